@@ -1,20 +1,50 @@
 //! What exists in Zuno: the types of plans, modes, Goals, turns and events, and how events make state.
 //!
 //! Pure: no I/O, no clock, no randomness. Nothing here decides whether something is allowed; that is `policy`.
+//! Start reading at [`SessionState`] and [`EventBody`]: a session is the fold of its events. A type with an
+//! invariant can only be made by checking it, also when it is read back: deserialising parses.
+
+#![warn(clippy::wildcard_enum_match_arm)]
 
 mod capability;
 mod effect;
+mod event;
 mod failure;
+mod goal;
 mod id;
+mod inbox;
+mod mode;
+mod plan;
+mod state;
 mod text;
+mod turn;
 mod usage;
+mod violation;
 
 pub use capability::{Capability, CapabilitySet};
 pub use effect::{Digest, Effect, Settlement};
+pub use event::{Actor, CommandKey, Event, EventBody};
 pub use failure::{Failure, FailureClass, FailureKind};
+pub use goal::{
+    BlockCode, Budgets, Goal, GoalState, GoalStatus, GoalUsage, OBJECTIVE_CHARS, Objective, PauseReason,
+    REMARK_CHARS, Remark, Retry,
+};
 pub use id::{
     AgentName, CallRef, ClientName, GoalId, InputId, InvalidId, LaneId, ModelName, PlanId, Revision, Seq,
     SessionId, Timestamp, TurnNumber, WorkerName,
 };
+pub use inbox::{INPUT_CHARS, InboxRow, InputCancelReason, InputKind, InputText, QUEUED_ROWS, RETURNS};
+pub use mode::Mode;
+pub use plan::{
+    Candidate, CandidateStep, DecodedCandidate, EXPLANATION_CHARS, Plan, PlanDiff, STEP_ID_BYTES, STEPS,
+    Snapshot, Standing, Step, StepChange, StepId, StepIdFault, StepStatus, TITLE_CHARS, Title, UnknownKeys,
+    decode_candidate, decode_revision,
+};
+pub use state::{Core, Lane, LatestPlan, PlanClosure, PlanHead, SessionState};
 pub use text::{Text, TextFault, is_blank, is_invisible, trim};
+pub use turn::{
+    CallOutcome, CallState, GoalBinding, ModelCall, OpenCall, RunningTurn, StopReason, TOOL_NAME_CHARS,
+    TurnEnd, TurnOutcome, TurnPhase, TurnTrigger,
+};
 pub use usage::TokenUsage;
+pub use violation::{Code, Violation};

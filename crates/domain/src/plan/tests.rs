@@ -1,0 +1,1 @@
+//! Cases for the structure of a plan.

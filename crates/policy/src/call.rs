@@ -1,0 +1,167 @@
+//! Admitting and finishing the calls of a response (M6, T6).
+
+use domain::{
+    CallOutcome, CallRef, Code, Digest, Effect, EventBody, LaneId, OpenCall, PauseReason, Remark, Revision,
+    RunningTurn, StopReason, TurnPhase,
+};
+use serde_json::json;
+
+use crate::command::{CallGrant, PlanUpdate};
+use crate::decision::Draft;
+use crate::rejection::Rejection;
+use crate::{goal, grant, plan, turn};
+
+/// Bytes of a call's result in the transcript. The turn loop shortens to less; this is the wall behind it.
+pub const RESULT_BYTES: usize = 256 * 1024;
+
+/// Admits a call: the transaction re-reads turn, mode and grant.
+pub(crate) fn admit(
+    draft: &mut Draft<'_>,
+    call: CallRef,
+    call_grant: &CallGrant,
+    effect: &Effect,
+) -> Result<(), Rejection> {
+    let running = turn::running(draft, call.turn)?;
+    turn::check_goes_on(&running)?;
+    let open = open_call(&running, call)?;
+    if open.effect.is_some() {
+        return Err(dealt_with(call));
+    }
+    grant::check(open.tool, call_grant, draft.state.core.mode)?;
+    if running.goal_completed_in.is_some_and(|done| call.request > done) {
+        return Err(turn::stopping(StopReason::GoalChanged));
+    }
+    draft.emit(EventBody::CallAdmitted { call, tool: open.tool.to_owned(), effect: effect.clone() });
+    Ok(())
+}
+
+/// The call, if it is one of the last response's and has no result.
+fn open_call(running: &RunningTurn, call: CallRef) -> Result<OpenCall<'_>, Rejection> {
+    let open = running.open_calls().into_iter().find(|open| open.call == call);
+    open.ok_or_else(|| match &running.phase {
+        TurnPhase::Calling { .. } => dealt_with(call),
+        TurnPhase::Ready | TurnPhase::Requesting { .. } | TurnPhase::Answered => {
+            turn::out_of_order("a call", running)
+        }
+    })
+}
+
+fn dealt_with(call: CallRef) -> Rejection {
+    let message = format!("call {call} is not one of the last response's, or was dealt with before");
+    Rejection::new("T6", Code::OutOfOrder, message)
+}
+
+/// Answers a call that is not admitted.
+pub(crate) fn refuse(
+    draft: &mut Draft<'_>,
+    call: CallRef,
+    outcome: CallOutcome,
+    result: &str,
+) -> Result<(), Rejection> {
+    let running = turn::running(draft, call.turn)?;
+    let open = open_call(&running, call)?;
+    if open.effect.is_some() {
+        return Err(dealt_with(call));
+    }
+    check_size(result)?;
+    emit_finished(draft, &open, outcome, result, None);
+    Ok(())
+}
+
+/// Records the result of an admitted call.
+pub(crate) fn finish(
+    draft: &mut Draft<'_>,
+    call: CallRef,
+    outcome: CallOutcome,
+    result: &str,
+    full_output: Option<Digest>,
+) -> Result<(), Rejection> {
+    let running = turn::running(draft, call.turn)?;
+    let open = open_call(&running, call)?;
+    if open.effect.is_none() {
+        let message = format!("call {call} was not admitted, so it has no result");
+        return Err(Rejection::new("M6", Code::OutOfOrder, message));
+    }
+    check_size(result)?;
+    emit_finished(draft, &open, outcome, result, full_output);
+    if outcome == CallOutcome::Uncertain {
+        goal::pause_by_runtime(draft, PauseReason::UncertainSideEffect { call }, None);
+    }
+    Ok(())
+}
+
+fn check_size(result: &str) -> Result<(), Rejection> {
+    if result.len() > RESULT_BYTES {
+        let message = format!("a result of {} bytes; the limit is {RESULT_BYTES}", result.len());
+        return Err(Rejection::new("V2", Code::LimitExceeded, message));
+    }
+    Ok(())
+}
+
+pub(crate) fn emit_finished(
+    draft: &mut Draft<'_>,
+    open: &OpenCall<'_>,
+    outcome: CallOutcome,
+    result: &str,
+    full_output: Option<Digest>,
+) {
+    let (tool, result) = (open.tool.to_owned(), result.to_owned());
+    draft.emit(EventBody::CallFinished { call: open.call, tool, outcome, result, full_output });
+}
+
+/// `plan_update`: admission, the new revision and the compact answer (V2) in one decision.
+pub(crate) fn update_plan(
+    draft: &mut Draft<'_>,
+    lane: &LaneId,
+    call: CallRef,
+    update: &PlanUpdate,
+    ignored: &[String],
+) -> Result<(), Rejection> {
+    plan::update(draft, lane, update)?;
+    let Some(plan) = draft.state.current_plan(lane) else { return Ok(()) };
+    let mut answer = json!({
+        "plan_id": plan.id,
+        "revision": plan.revision,
+        "completed": plan.completed(),
+        "total": plan.total(),
+        "active": plan.active().map(|step| &step.id),
+    });
+    if let Some(object) = answer.as_object_mut().filter(|_| !ignored.is_empty()) {
+        object.insert("ignored".to_owned(), json!(ignored));
+    }
+    succeed(draft, call, &answer)
+}
+
+/// `plan_close` (P17).
+pub(crate) fn close_plan(
+    draft: &mut Draft<'_>,
+    lane: &LaneId,
+    call: CallRef,
+    expected_revision: Revision,
+    reason: &Remark,
+) -> Result<(), Rejection> {
+    plan::check_agent_may_close(draft, lane)?;
+    plan::close(draft, lane, Some(expected_revision), reason)?;
+    let answer = json!({ "closed": true, "next": "plan_update without expected_revision opens a new plan" });
+    succeed(draft, call, &answer)
+}
+
+/// `goal_update` with `completed` (G2, P21).
+pub(crate) fn complete_goal(
+    draft: &mut Draft<'_>,
+    call: CallRef,
+    summary: Option<&Remark>,
+) -> Result<(), Rejection> {
+    goal::complete_by_agent(draft, summary)?;
+    let unfinished = draft.state.core.goal.as_ref().and_then(|goal| goal.unfinished_steps).unwrap_or(0);
+    let answer = json!({
+        "status": "completed",
+        "unfinished_steps": unfinished,
+        "next": "report to the user; further calls do not run",
+    });
+    succeed(draft, call, &answer)
+}
+
+fn succeed(draft: &mut Draft<'_>, call: CallRef, answer: &serde_json::Value) -> Result<(), Rejection> {
+    finish(draft, call, CallOutcome::Succeeded, &answer.to_string(), None)
+}

@@ -1,0 +1,110 @@
+//! A decision: events that may be appended, made by [`decide`](crate::decide) and by nothing else.
+
+use domain::{Actor, Event, EventBody, Seq, SessionId, SessionState, Timestamp};
+
+use crate::continuation;
+use crate::facts::{Facts, Lease};
+
+/// What a command causes. The private fields and the single constructor make "no check was skipped" a property
+/// of the store's signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    session: SessionId,
+    based_on: Seq,
+    events: Vec<Event>,
+    state: SessionState,
+    lease: Option<Lease>,
+    wake_at: Option<Timestamp>,
+}
+
+impl Decision {
+    /// The session it is about.
+    pub const fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The head of the log it was made on; it fits no other.
+    pub const fn based_on(&self) -> Seq {
+        self.based_on
+    }
+
+    /// The events in order. Empty for a command that asks for what already is.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// The state after them.
+    pub const fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// The lease after them; none once no turn runs.
+    pub const fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// When the session needs attention next without anybody acting (T3).
+    pub const fn wake_at(&self) -> Option<Timestamp> {
+        self.wake_at
+    }
+
+    /// Takes the decision apart for storing.
+    pub fn into_parts(self) -> (Vec<Event>, SessionState) {
+        (self.events, self.state)
+    }
+}
+
+/// A decision in the making: each event is applied at once, so that later rules see what earlier ones caused.
+pub(crate) struct Draft<'a> {
+    pub(crate) state: SessionState,
+    pub(crate) facts: &'a Facts,
+    pub(crate) lease: Option<Lease>,
+    based_on: Seq,
+    actor: Actor,
+    events: Vec<Event>,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(state: &SessionState, facts: &'a Facts, actor: Actor) -> Self {
+        Self {
+            state: state.clone(),
+            facts,
+            lease: facts.lease.clone(),
+            based_on: state.core.head,
+            actor,
+            events: Vec::new(),
+        }
+    }
+
+    pub(crate) const fn now(&self) -> Timestamp {
+        self.facts.now
+    }
+
+    pub(crate) const fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
+    pub(crate) fn emit(&mut self, body: EventBody) {
+        let event = Event {
+            seq: self.state.core.head.next(),
+            at: self.facts.now.max(self.state.core.last_at),
+            actor: self.actor.clone(),
+            body,
+            command_key: None,
+        };
+        self.state.apply(&event);
+        self.events.push(event);
+    }
+
+    pub(crate) fn finish(self) -> Decision {
+        let lease = self.lease.filter(|_| self.state.core.running_turns().next().is_some());
+        Decision {
+            session: self.state.id,
+            based_on: self.based_on,
+            wake_at: continuation::wake_at(&self.state.core, lease.as_ref(), self.facts.now),
+            events: self.events,
+            state: self.state,
+            lease,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What an agent may do: intersections only (C2), and the Plan mode's allow list (C4).
+
+use domain::{Capability, CapabilitySet, Code, Mode};
+
+use crate::command::CallGrant;
+use crate::rejection::Rejection;
+
+/// All that Plan mode lets through, by name. Whatever is not here is denied, whoever asks (C4, M6).
+pub const PLAN_MODE: CapabilitySet = CapabilitySet::of(&[
+    Capability::ReadWorkspace,
+    Capability::SearchWorkspace,
+    Capability::AskHuman,
+    Capability::LoadSkill,
+    Capability::ReadWorkState,
+    Capability::UpdatePlan,
+    Capability::UpdateGoal,
+    Capability::UpdateWorkItems,
+]);
+
+/// What remains of a grant in a mode.
+#[must_use]
+pub const fn in_mode(grant: CapabilitySet, mode: Mode) -> CapabilitySet {
+    match mode {
+        Mode::Work => grant,
+        Mode::Plan => grant.intersect(PLAN_MODE),
+    }
+}
+
+/// Whether a call may run in this mode. The refusal names what is missing and where it would be allowed.
+pub(crate) fn check(tool: &str, call: &CallGrant, mode: Mode) -> Result<(), Rejection> {
+    let missing: Vec<_> =
+        call.requires.missing_from(in_mode(call.grant, mode)).map(Capability::name).collect();
+    if !missing.is_empty() {
+        let lacks = missing.join(", ");
+        let message = match mode {
+            Mode::Plan => format!(
+                "`{tool}` needs {lacks}, which Plan mode does not allow. Plan mode is read-only and only the user \
+                 leaves it. Go on with reading and planning, and say what you would do"
+            ),
+            Mode::Work => format!(
+                "`{tool}` needs {lacks}, which this agent does not have in {mode} mode. Go on without it, or tell \
+                 the user what is missing"
+            ),
+        };
+        let rule = if matches!(mode, Mode::Plan) { "C4" } else { "C2" };
+        return Err(Rejection::new(rule, Code::Denied, message));
+    }
+    if !call.tool_is_allowed {
+        let message = format!("`{tool}` is not on the list of allowed tools in the configuration");
+        return Err(Rejection::new("C2", Code::Denied, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Admitting, holding and giving back input (I1, I2, G11).
+
+use domain::{
+    Code, EventBody, Goal, InputCancelReason, InputId, InputKind, InputText, LaneId, PauseReason,
+    QUEUED_ROWS, RETURNS, StopReason,
+};
+
+use crate::decision::Draft;
+use crate::rejection::Rejection;
+use crate::{goal, mode};
+
+pub(crate) fn submit(
+    draft: &mut Draft<'_>,
+    lane: &LaneId,
+    input: InputKind,
+    text: &InputText,
+) -> Result<(), Rejection> {
+    let waiting = draft.state.core.lanes.get(lane).map_or(0, |slot| slot.inbox.len());
+    if waiting >= QUEUED_ROWS {
+        let message =
+            format!("{waiting} inputs wait already, the limit is {QUEUED_ROWS}; let some run first");
+        return Err(Rejection::new("I1", Code::LimitExceeded, message));
+    }
+    draft.emit(EventBody::InputQueued { lane: lane.clone(), input, text: text.clone() });
+    release(draft);
+    Ok(())
+}
+
+/// Lets held rows run again: the user acted.
+pub(crate) fn release(draft: &mut Draft<'_>) {
+    if draft.state.core.inbox_held {
+        draft.emit(EventBody::InboxReleased);
+    }
+}
+
+/// G11: stops what runs, pauses an active Goal and holds what is queued.
+pub(crate) fn interrupt(draft: &mut Draft<'_>) {
+    mode::stop_all(draft, StopReason::Interrupted);
+    if draft.state.core.goal.as_ref().is_some_and(Goal::is_active) {
+        goal::move_to(draft, domain::GoalStatus::Paused(PauseReason::Interrupted), None, None);
+    }
+    let is_waiting =
+        draft.state.core.lanes.values().any(|slot| slot.inbox.iter().any(|row| row.taken.is_none()));
+    if is_waiting && !draft.state.core.inbox_held {
+        draft.emit(EventBody::InboxHeld);
+    }
+}
+
+/// What becomes of the rows a turn took and did not consume, when it ends without having asked the model (I2).
+#[derive(Clone, Copy)]
+pub(crate) enum Unconsumed {
+    /// Back to their place, a bounded number of times.
+    Return,
+    /// They do not run.
+    Cancel(InputCancelReason),
+}
+
+pub(crate) fn give_back(draft: &mut Draft<'_>, rows: &[InputId], fate: Unconsumed) {
+    for row in rows.iter().copied() {
+        let lanes = draft.state.core.lanes.values();
+        let returns =
+            lanes.flat_map(|slot| &slot.inbox).find(|waiting| waiting.id == row).map(|row| row.returns);
+        let Some(returns) = returns else { continue };
+        let body = match fate {
+            Unconsumed::Return if returns < RETURNS => EventBody::InputReturned { row },
+            Unconsumed::Return => {
+                EventBody::InputCancelled { row, reason: InputCancelReason::ReturnedTooOften }
+            }
+            Unconsumed::Cancel(reason) => EventBody::InputCancelled { row, reason },
+        };
+        draft.emit(body);
+    }
+}

@@ -1,0 +1,368 @@
+//! A turn from admission to its end, and its recovery (T4–T10).
+
+use std::collections::BTreeMap;
+
+use domain::{
+    BlockCode, CallOutcome, CallRef, Code, Digest, Effect, EventBody, Failure, FailureKind, GoalBinding,
+    GoalStatus, InputCancelReason, LaneId, ModelCall, ModelName, PauseReason, Retry, RunningTurn, Settlement,
+    StopReason, TokenUsage, TurnNumber, TurnOutcome, TurnPhase, TurnTrigger,
+};
+
+use crate::command::Jitter;
+use crate::continuation::{ContinuationView, NextAction, next_action};
+use crate::decision::Draft;
+use crate::facts::{LEASE_MS, Lease, Owner};
+use crate::inbox::{self, Unconsumed};
+use crate::rejection::Rejection;
+use crate::{budget, call, goal, mode, retry};
+
+/// Model requests in one turn: far above what a productive turn needs, low enough to end a runaway (T12).
+pub const REQUESTS_PER_TURN: u32 = 250;
+/// Calls in one response: models ask for a handful; more is a malfunction.
+pub const CALLS_PER_RESPONSE: usize = 128;
+/// Bytes of one response's text and arguments: several times the longest output any model gives.
+pub const RESPONSE_BYTES: usize = 4 * 1024 * 1024;
+
+pub(crate) fn admit(
+    draft: &mut Draft<'_>,
+    lane: &LaneId,
+    owner: &Owner,
+    model: &ModelName,
+) -> Result<(), Rejection> {
+    check_lease_is_free(draft)?;
+    let trigger = match next_action(&ContinuationView::of_lane(&draft.state.core, lane), draft.now()) {
+        NextAction::RunInput { row } => TurnTrigger::Input { rows: vec![row] },
+        NextAction::RunGoal { goal_id, continuation } => TurnTrigger::Goal { goal_id, continuation },
+        NextAction::WaitUntil { .. } | NextAction::WaitFor { .. } | NextAction::Idle { .. } => {
+            return Err(Rejection::new("T4", Code::NotDue, "nothing may start a turn at this moment"));
+        }
+    };
+    let Some(agent) = mode::turn_agent(&draft.state.core) else {
+        return Err(Rejection::unknown_session(draft.state.id));
+    };
+    let turn = draft.state.core.last_turn.next();
+    let active = draft.state.core.goal.as_ref().filter(|goal| goal.is_active());
+    let goal = active.map(|goal| GoalBinding { goal_id: goal.id, revision: goal.revision });
+    draft.emit(EventBody::TurnStarted {
+        turn,
+        lane: lane.clone(),
+        agent,
+        model: model.clone(),
+        trigger,
+        goal,
+    });
+    draft.lease =
+        Some(Lease { owner: owner.clone(), epoch: turn, expires_at: draft.now().plus_ms(LEASE_MS) });
+    Ok(())
+}
+
+/// No turn runs; if one does, says whether its owner still has time.
+fn check_lease_is_free(draft: &Draft<'_>) -> Result<(), Rejection> {
+    let Some((_, running)) = draft.state.core.running_turns().next() else { return Ok(()) };
+    let turn = running.number;
+    match draft.facts.lease.as_ref().filter(|lease| lease.expires_at > draft.now()) {
+        Some(lease) => {
+            let message = format!("turn {turn} runs at worker {}", lease.owner.worker);
+            Err(Rejection::new("T5", Code::LeaseHeld, message))
+        }
+        None => {
+            let message = format!("the owner of turn {turn} is gone; recover the turn first");
+            Err(Rejection::new("T7", Code::RecoveryNeeded, message))
+        }
+    }
+}
+
+/// The running turn of this number, or the refusal of a write that comes too late (T5).
+pub(crate) fn running(draft: &Draft<'_>, turn: TurnNumber) -> Result<RunningTurn, Rejection> {
+    match draft.state.running(turn) {
+        Some((_, running)) => Ok(running.clone()),
+        None => {
+            let message = format!("turn {turn} is over; what it still had to say is not recorded");
+            Err(Rejection::new("T5", Code::StaleEpoch, message))
+        }
+    }
+}
+
+pub(crate) fn renew(draft: &mut Draft<'_>, turn: TurnNumber, owner: &Owner) -> Result<(), Rejection> {
+    running(draft, turn)?;
+    let now = draft.now();
+    match &mut draft.lease {
+        Some(lease) if lease.owner == *owner => {
+            lease.expires_at = now.plus_ms(LEASE_MS);
+            Ok(())
+        }
+        Some(_) | None => Err(Rejection::new("T5", Code::StaleEpoch, "another worker owns the session")),
+    }
+}
+
+pub(crate) fn begin_request(
+    draft: &mut Draft<'_>,
+    turn: TurnNumber,
+    estimated_input: u64,
+) -> Result<(), Rejection> {
+    let running = running(draft, turn)?;
+    check_goes_on(&running)?;
+    let (request, attempt) = match &running.phase {
+        TurnPhase::Ready => (running.request + 1, 1),
+        TurnPhase::Requesting { attempt, .. } if *attempt < retry::ATTEMPTS_IN_PLACE => {
+            (running.request, attempt + 1)
+        }
+        TurnPhase::Requesting { .. } | TurnPhase::Calling { .. } | TurnPhase::Answered => {
+            return Err(out_of_order("a model request", &running));
+        }
+    };
+    if running.goal_completed_in.is_some_and(|done| request > done + 1) {
+        return Err(stopping(StopReason::GoalChanged));
+    }
+    if request > REQUESTS_PER_TURN {
+        let message = format!("the turn made {REQUESTS_PER_TURN} model requests, which is the limit");
+        return Err(Rejection::new("T12", Code::LimitExceeded, message));
+    }
+    let rows = running.unconsumed_rows().to_vec();
+    if !rows.is_empty() {
+        draft.emit(EventBody::InputConsumed { turn, rows });
+    }
+    let charged_to = running.goal.map(|bound| bound.goal_id).filter(|id| {
+        let same = draft.state.core.goal.as_ref().filter(|goal| goal.id == *id);
+        same.is_some_and(domain::Goal::is_active) || running.goal_completed_in.is_some()
+    });
+    draft.emit(EventBody::ModelRequested { turn, request, attempt, estimated_input, charged_to });
+    Ok(())
+}
+
+/// The boundary check of T6: a turn that was asked to stop does nothing more.
+pub(crate) fn check_goes_on(running: &RunningTurn) -> Result<(), Rejection> {
+    running.stop.map_or(Ok(()), |reason| Err(stopping(reason)))
+}
+
+pub(crate) fn stopping(reason: StopReason) -> Rejection {
+    Rejection::new("T6", Code::TurnStopping, format!("the turn was asked to stop: {reason}"))
+}
+
+pub(crate) fn out_of_order(what: &str, running: &RunningTurn) -> Rejection {
+    let phase = match &running.phase {
+        TurnPhase::Ready => "between requests",
+        TurnPhase::Requesting { .. } => "waiting for the model",
+        TurnPhase::Calling { .. } => "at its calls",
+        TurnPhase::Answered => "answered",
+    };
+    let message = format!("turn {} is {phase}: {what} does not fit here", running.number);
+    Rejection::new("T6", Code::OutOfOrder, message)
+}
+
+pub(crate) fn fail_request(
+    draft: &mut Draft<'_>,
+    turn: TurnNumber,
+    failure: &Failure,
+    elapsed_ms: i64,
+    jitter: Jitter,
+) -> Result<(), Rejection> {
+    let running = running(draft, turn)?;
+    let TurnPhase::Requesting { attempt, .. } = running.phase else {
+        return Err(out_of_order("a failed attempt", &running));
+    };
+    let delay =
+        retry::in_place_delay_ms(attempt, failure, elapsed_ms, jitter).filter(|_| running.stop.is_none());
+    draft.emit(EventBody::ModelFailed {
+        turn,
+        request: running.request,
+        attempt,
+        failure: failure.clone(),
+        retry_at: delay.map(|ms| draft.now().plus_ms(ms)),
+    });
+    Ok(())
+}
+
+pub(crate) fn record_response(
+    draft: &mut Draft<'_>,
+    turn: TurnNumber,
+    text: &str,
+    calls: &[ModelCall],
+    usage: TokenUsage,
+) -> Result<(), Rejection> {
+    let running = running(draft, turn)?;
+    let TurnPhase::Requesting { charged_to, .. } = running.phase else {
+        return Err(out_of_order("a response", &running));
+    };
+    let bytes = text.len() + calls.iter().map(|call| call.tool.len() + call.arguments.len()).sum::<usize>();
+    if calls.len() > CALLS_PER_RESPONSE || bytes > RESPONSE_BYTES {
+        let message = format!(
+            "a response of {} calls and {bytes} bytes; the limits are {CALLS_PER_RESPONSE} and {RESPONSE_BYTES}",
+            calls.len()
+        );
+        return Err(Rejection::new("T6", Code::LimitExceeded, message));
+    }
+    let request = running.request;
+    draft.emit(EventBody::ModelResponded {
+        turn,
+        request,
+        text: text.to_owned(),
+        calls: calls.to_vec(),
+        usage,
+    });
+    let retry =
+        draft.state.core.goal.as_ref().filter(|goal| goal.retry.is_some() && charged_to == Some(goal.id));
+    if let Some(goal_id) = retry.map(|goal| goal.id) {
+        draft.emit(EventBody::RetryCleared { goal_id });
+    }
+    budget::charge(draft, charged_to, turn, request, usage);
+    Ok(())
+}
+
+/// Ends the turn. A turn that was asked to stop ends as stopped, whatever its owner proposes.
+pub(crate) fn end(
+    draft: &mut Draft<'_>,
+    turn: TurnNumber,
+    proposed: &TurnOutcome,
+    jitter: Jitter,
+) -> Result<(), Rejection> {
+    let running = running(draft, turn)?;
+    let is_done = running.phase == TurnPhase::Answered || running.goal_completed_in.is_some();
+    let outcome = match running.stop {
+        Some(StopReason::Interrupted) => TurnOutcome::Interrupted,
+        Some(reason) => TurnOutcome::Stopped { reason },
+        None if *proposed == TurnOutcome::Completed && !is_done => {
+            return Err(out_of_order("completion", &running));
+        }
+        None => proposed.clone(),
+    };
+    if running.open_calls().iter().any(|open| open.effect.is_some()) {
+        return Err(out_of_order("an end before every admitted call has its result", &running));
+    }
+    finish_unadmitted_calls(draft, &running, "not run: the turn ended first");
+    charge_unanswered(draft, &running);
+    let fate = match &outcome {
+        TurnOutcome::Interrupted => Unconsumed::Cancel(InputCancelReason::Interrupted),
+        TurnOutcome::Failed { .. } => Unconsumed::Cancel(InputCancelReason::TurnFailed),
+        TurnOutcome::Stopped { .. } | TurnOutcome::Completed => Unconsumed::Return,
+    };
+    inbox::give_back(draft, running.unconsumed_rows(), fate);
+    draft.emit(EventBody::TurnEnded { turn, outcome: outcome.clone() });
+    if let TurnOutcome::Failed { failure } = &outcome {
+        follow_failure(draft, &running, failure, jitter);
+    }
+    budget::settle(draft);
+    Ok(())
+}
+
+/// A request that was sent and never answered still cost something (G4, G5).
+fn charge_unanswered(draft: &mut Draft<'_>, running: &RunningTurn) {
+    if let TurnPhase::Requesting { estimated_input, charged_to, .. } = running.phase {
+        let usage = TokenUsage { input: estimated_input, estimated: true, ..TokenUsage::default() };
+        budget::charge(draft, charged_to, running.number, running.request, usage);
+    }
+}
+
+fn finish_unadmitted_calls(draft: &mut Draft<'_>, running: &RunningTurn, result: &str) {
+    for open in running.open_calls().into_iter().filter(|open| open.effect.is_none()) {
+        call::emit_finished(draft, &open, CallOutcome::NotRun, result, None);
+    }
+}
+
+/// What a failed turn does to the Goal it was bound to (T9, T10).
+fn follow_failure(draft: &mut Draft<'_>, running: &RunningTurn, failure: &Failure, jitter: Jitter) {
+    let Some(goal) = draft.state.core.goal.clone() else { return };
+    if running.goal.map(|bound| bound.goal_id) != Some(goal.id) || !goal.is_active() {
+        return;
+    }
+    let pause = |draft: &mut Draft<'_>, reason| goal::pause_by_runtime(draft, reason, None);
+    let block = |draft: &mut Draft<'_>, code| {
+        let detail = failure.detail.clone();
+        goal::move_to(draft, GoalStatus::Blocked { code, detail }, None, None);
+    };
+    match failure.kind {
+        FailureKind::RateLimited
+        | FailureKind::ServerError
+        | FailureKind::Transport
+        | FailureKind::StreamIncomplete
+        | FailureKind::EmptyResponse
+        | FailureKind::StoreBusy => {
+            let attempt = goal.retry.map_or(0, |retry| retry.attempt).saturating_add(1);
+            let at = draft.now().plus_ms(retry::delay_ms(attempt, failure, jitter));
+            let retry = Retry { attempt, at, failure: failure.kind };
+            draft.emit(EventBody::RetryScheduled { goal_id: goal.id, retry });
+        }
+        FailureKind::Authentication => pause(draft, PauseReason::Authentication),
+        FailureKind::QuotaExhausted => pause(draft, PauseReason::Quota),
+        FailureKind::ProviderProtocol => block(draft, BlockCode::ProviderProtocol),
+        FailureKind::Refused => block(draft, BlockCode::ProviderRefused),
+        FailureKind::Unsupported => block(draft, BlockCode::UnsupportedCapability),
+        FailureKind::ModelUnavailable => block(draft, BlockCode::ModelUnavailable),
+        // Without compaction a history that does not fit will not fit next time either.
+        FailureKind::ContextLimit | FailureKind::PromptTooLarge => block(draft, BlockCode::PromptTooLarge),
+        FailureKind::CorruptState => block(draft, BlockCode::CorruptState),
+        FailureKind::NoSuchAgent => block(draft, BlockCode::NoSuchAgent),
+        // The budget bounds a Goal whose turns run to their limit.
+        FailureKind::Stuck => {}
+    }
+}
+
+pub(crate) fn recover(
+    draft: &mut Draft<'_>,
+    turn: TurnNumber,
+    dead: Option<&Owner>,
+    found: &BTreeMap<CallRef, Option<Digest>>,
+) -> Result<(), Rejection> {
+    let running = running(draft, turn)?;
+    if let Some(lease) = &draft.facts.lease
+        && lease.expires_at > draft.now()
+        && dead != Some(&lease.owner)
+    {
+        let message = format!("turn {turn} runs at worker {}, whose lease has not ended", lease.owner.worker);
+        return Err(Rejection::new("T5", Code::LeaseHeld, message));
+    }
+    let mut uncertain = None;
+    for open in running.open_calls() {
+        let Some(effect) = open.effect else { continue };
+        let settlement = settle(open.call, effect, found);
+        if settlement == Settlement::Uncertain {
+            uncertain.get_or_insert(open.call);
+        }
+        let (outcome, result) = settled(settlement);
+        call::emit_finished(draft, &open, outcome, result, None);
+    }
+    finish_unadmitted_calls(draft, &running, "not run: the worker died first");
+    charge_unanswered(draft, &running);
+    let is_interrupted = running.stop == Some(StopReason::Interrupted);
+    let fate =
+        if is_interrupted { Unconsumed::Cancel(InputCancelReason::Interrupted) } else { Unconsumed::Return };
+    inbox::give_back(draft, running.unconsumed_rows(), fate);
+    draft.emit(if is_interrupted {
+        EventBody::TurnEnded { turn, outcome: TurnOutcome::Interrupted }
+    } else {
+        EventBody::TurnLost { turn }
+    });
+    if let Some(call) = uncertain
+        && draft.state.core.goal.as_ref().is_some_and(domain::Goal::is_active)
+    {
+        goal::pause_by_runtime(draft, PauseReason::UncertainSideEffect { call }, None);
+    }
+    budget::settle(draft);
+    Ok(())
+}
+
+fn settle(call: CallRef, effect: &Effect, found: &BTreeMap<CallRef, Option<Digest>>) -> Settlement {
+    match (effect, found.get(&call)) {
+        // Nobody could look at the file.
+        (Effect::FileWrite { .. }, None) => Settlement::Uncertain,
+        (_, found) => effect.settle(found.copied().flatten()),
+    }
+}
+
+const fn settled(settlement: Settlement) -> (CallOutcome, &'static str) {
+    match settlement {
+        Settlement::Done => (
+            CallOutcome::Succeeded,
+            "done: the worker died before it could report, but the file has exactly the content that was to be written",
+        ),
+        Settlement::NotRun => (
+            CallOutcome::NotRun,
+            "not run: the worker died before the call changed anything; call it again if needed",
+        ),
+        Settlement::Lost => (CallOutcome::Lost, "cut off by a crash; inspect before repeating"),
+        Settlement::Uncertain => (
+            CallOutcome::Uncertain,
+            "cut off by a crash, and it cannot be told whether it happened; it was not repeated; inspect first",
+        ),
+    }
+}
