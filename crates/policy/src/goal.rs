@@ -53,8 +53,7 @@ pub const fn may_move(from: GoalState, to: GoalState, mover: Mover) -> bool {
         (Active, Paused) | (Paused, Active | Paused | Blocked | BudgetLimited) => {
             matches!(mover, User | Runtime)
         }
-        (Proposed, Active | Paused | BudgetLimited)
-        | (Blocked, Active | Paused | BudgetLimited)
+        (Proposed | Blocked, Active | Paused | BudgetLimited)
         | (BudgetLimited, Active | Paused)
         | (Paused | Blocked | BudgetLimited, Completed)
         | (Proposed | Active | Paused | Blocked | BudgetLimited, Cancelled) => matches!(mover, User),
