@@ -1,0 +1,110 @@
+//! The tools that act on the session itself: names, descriptions for the model, and what they require.
+//!
+//! Their schemas and their execution live in `runtime`; here is what a grant and a reader need.
+
+use domain::{Capability, CapabilitySet};
+
+/// A tool that reads or changes the work state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WorkTool {
+    /// Reads the plan.
+    PlanGet,
+    /// Replaces the plan (§2).
+    PlanUpdate,
+    /// Closes a plan that no longer applies (P17).
+    PlanClose,
+    /// Reads the Goal.
+    GoalGet,
+    /// Declares the Goal reached (G2).
+    GoalUpdate,
+}
+
+const READ: CapabilitySet = CapabilitySet::of(&[Capability::ReadWorkState]);
+const PLAN: CapabilitySet = CapabilitySet::of(&[Capability::UpdatePlan]);
+const GOAL: CapabilitySet = CapabilitySet::of(&[Capability::UpdateGoal]);
+
+impl WorkTool {
+    /// Every work-state tool.
+    pub const ALL: [Self; 5] =
+        [Self::PlanGet, Self::PlanUpdate, Self::PlanClose, Self::GoalGet, Self::GoalUpdate];
+
+    /// The name the model calls it by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PlanGet => "plan_get",
+            Self::PlanUpdate => "plan_update",
+            Self::PlanClose => "plan_close",
+            Self::GoalGet => "goal_get",
+            Self::GoalUpdate => "goal_update",
+        }
+    }
+
+    /// The tool of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// Every capability a call needs (C2).
+    pub const fn requires(self) -> CapabilitySet {
+        match self {
+            Self::PlanGet | Self::GoalGet => READ,
+            Self::PlanUpdate | Self::PlanClose => PLAN,
+            Self::GoalUpdate => GOAL,
+        }
+    }
+
+    /// What it does and how to call it, for the model.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::PlanGet => PLAN_GET,
+            Self::PlanUpdate => PLAN_UPDATE,
+            Self::PlanClose => PLAN_CLOSE,
+            Self::GoalGet => GOAL_GET,
+            Self::GoalUpdate => GOAL_UPDATE,
+        }
+    }
+}
+
+const PLAN_GET: &str = "\
+Reads the current execution plan in full: revision, title, and every step with id, title and status. Rarely needed: \
+the work-state section of every request shows the plan. Call it when that section says that texts were shortened.";
+
+const PLAN_UPDATE: &str = "\
+Replaces the execution plan: the checklist that shows the user how far multi-step work is. It only shows progress; it \
+starts nothing and nothing waits for it. Never use it for a single simple action.
+
+Send the full snapshot each time: the title and every step in order, 3–12 steps. A step has a short stable id such as \
+\"verify\", a title, and a status: pending, in_progress or completed.
+- First call: start the first step in_progress, and send no expected_revision.
+- Later calls: send the current revision as expected_revision. Keep every accepted id; titles and order may change and \
+steps may be added, but none may be removed, and a completed step stays completed.
+- While a step is pending, exactly one step is in_progress. When all steps are completed, none is.
+- Once a plan is completed or closed, a call without expected_revision opens the next plan.
+- goal_id links the plan to a Goal; a call without it removes the link.";
+
+const PLAN_CLOSE: &str = "\
+Closes an unfinished execution plan that no longer applies, and says why. Steps keep their statuses, so nothing is \
+marked completed that is not. Send the plan's current revision as expected_revision. The next plan_update opens a new \
+plan. A plan whose steps are all completed needs no closing.";
+
+const GOAL_GET: &str = "\
+Reads the Goal of this session in full: id, status, objective, criteria, budgets and what was spent. Rarely needed: \
+the work-state section of every request shows the Goal. Call it when that section says that texts were shortened.";
+
+const GOAL_UPDATE: &str = "\
+Declares the active Goal reached: status \"completed\", and optionally a summary of the result. Call it only when the \
+objective and the criteria are met and you have verified that they are. Doing less than was asked, running out of \
+ideas or a budget near its end is not completion. Afterwards you get one last answer, without tools, for your report.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_is_found_by_its_name() {
+        for tool in WorkTool::ALL {
+            assert_eq!(WorkTool::named(tool.name()), Some(tool));
+        }
+        assert_eq!(WorkTool::named("update_plan"), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! The system prompt, put together from reviewed Markdown, and the line that opens a Goal turn.
+
+use domain::{Mode, is_invisible};
+
+use crate::role::Role;
+
+const BASE: &str = include_str!("prompts/base.md");
+const DELIVERY: &str = include_str!("prompts/delivery.md");
+const EXECUTION_PLAN: &str = include_str!("prompts/execution-plan.md");
+const PLAN_MODE: &str = include_str!("prompts/plan-mode.md");
+
+/// The system prompt of a turn. Equal arguments give equal bytes, so that prompt caches hold (V3).
+pub fn system_prompt(role: &Role, mode: Mode, workspace: &str) -> String {
+    // A folder's name may hold a line break; it is no place for further instructions.
+    let shown = |c: char| if is_invisible(c) { char::REPLACEMENT_CHARACTER } else { c };
+    let workspace: String = workspace.chars().map(shown).collect();
+    let mut parts = vec![BASE, role.text];
+    if role.delivers {
+        parts.extend([DELIVERY, EXECUTION_PLAN]);
+    }
+    match mode {
+        Mode::Work => {}
+        Mode::Plan => parts.push(PLAN_MODE),
+    }
+    let mut prompt = String::new();
+    for part in parts {
+        prompt.push_str(part.trim_end());
+        prompt.push_str("\n\n");
+    }
+    prompt.push_str("# Workspace\n\nThe workspace root is `");
+    prompt.push_str(&workspace);
+    prompt.push_str("`.\n");
+    prompt
+}
+
+/// The message that opens a turn of a Goal. It stays in the history, so the objective is not in it: that stands in the
+/// work-state section, once (G14).
+pub fn continuation_line(continuation: u64) -> String {
+    format!(
+        "Continuation {continuation} of the active Goal. Its objective, criteria and budget stand in the work-state \
+         section. Do the next useful piece of work towards it. When the objective and the criteria are met and you \
+         have verified that, call `goal_update`; otherwise end with a short report of what is done and what is left."
+    )
+}
