@@ -1,0 +1,207 @@
+//! The user's own door. Whoever holds it speaks for a person.
+
+use domain::{
+    AgentName, Budgets, Code, CommandKey, Event, EventBody, GoalId, InputId, InputText, LaneId, Objective, Remark,
+    Revision, SessionId, UnknownKeys, Violation,
+};
+use policy::{Rejection, UserActor, UserCommand};
+use serde_json::Value;
+use store::Committed;
+
+use crate::plan_input;
+use crate::projection::{PlanAccepted, PlanView, SessionView};
+use crate::sessions::{CommandError, Extra, Order, Sessions, fresh_goal, fresh_session};
+
+/// Commands of a person through one client. Only the composition root gets one, from [`open`](crate::open).
+#[derive(Clone)]
+pub struct UserDoor {
+    sessions: Sessions,
+    user: UserActor,
+}
+
+/// A Goal that a person sets.
+#[derive(Debug, Clone)]
+pub struct NewGoal {
+    /// What it is after.
+    pub objective: Objective,
+    /// How to tell that it is reached.
+    pub criteria: Option<Objective>,
+    /// What it may spend.
+    pub budgets: Budgets,
+    /// Whether it takes the place of an open one (G13).
+    pub replace: bool,
+}
+
+impl UserDoor {
+    pub(crate) const fn new(sessions: Sessions, user: UserActor) -> Self {
+        Self { sessions, user }
+    }
+
+    async fn act(
+        &self,
+        session: SessionId,
+        command: UserCommand,
+        key: Option<CommandKey>,
+    ) -> Result<Committed, CommandError> {
+        let key = key.map(|key| {
+            let payload = serde_json::to_vec(&command).unwrap_or_default();
+            (key, store::digest_of(&payload))
+        });
+        let order = Order::User(self.user.clone(), command);
+        self.sessions.execute(session, order, Extra { key, blob: None }).await
+    }
+
+    async fn view(&self, session: SessionId, command: UserCommand) -> Result<SessionView, CommandError> {
+        let committed = self.act(session, command, None).await?;
+        Ok(SessionView::of(&committed.state, committed.wake_at, self.sessions.now()))
+    }
+
+    /// Opens a session in a workspace, given by the absolute path of its root.
+    pub async fn open_session(&self, workspace: &str, agent: AgentName) -> Result<SessionId, CommandError> {
+        check_agent(&agent)?;
+        let session = fresh_session();
+        let workspace = workspace.to_owned();
+        self.act(session, UserCommand::OpenSession { workspace, agent }, None).await?;
+        Ok(session)
+    }
+
+    /// Chooses the agent for Work mode (M2).
+    pub async fn select_agent(
+        &self,
+        session: SessionId,
+        agent: AgentName,
+    ) -> Result<SessionView, CommandError> {
+        check_agent(&agent)?;
+        self.view(session, UserCommand::SelectAgent { agent }).await
+    }
+
+    /// Enters Plan mode (M3).
+    pub async fn enter_plan(&self, session: SessionId) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::EnterPlan).await
+    }
+
+    /// Goes back to Work mode (M4).
+    pub async fn start_work(
+        &self,
+        session: SessionId,
+        expected_plan_revision: Option<Revision>,
+        prompt: Option<InputText>,
+    ) -> Result<SessionView, CommandError> {
+        let lane = LaneId::main();
+        self.view(session, UserCommand::StartWork { lane, expected_plan_revision, prompt }).await
+    }
+
+    /// Replaces the plan with a candidate given as JSON. Unknown keys are refused; `key` makes it safe to send twice.
+    pub async fn update_plan(
+        &self,
+        session: SessionId,
+        candidate: &Value,
+        key: Option<CommandKey>,
+    ) -> Result<PlanAccepted, CommandError> {
+        let lane = LaneId::main();
+        let (update, _) = match plan_input::read_update(candidate, UnknownKeys::Refuse) {
+            Ok(read) => read,
+            Err(found) => return Err(self.refuse_plan(session, found).await?.into()),
+        };
+        // The id of a plan that may not be needed is no part of what the command says.
+        let key = key.map(|key| (key, store::digest_of(candidate.to_string().as_bytes())));
+        let order = Order::User(self.user.clone(), UserCommand::UpdatePlan { lane, update });
+        let committed = self.sessions.execute(session, order, Extra { key, blob: None }).await?;
+        accepted(&committed.events)
+            .ok_or_else(|| Rejection::new("E5", Code::KeyReused, "the key was used for another kind of command").into())
+    }
+
+    /// The refusal of a candidate that was never tried, with the plan as it is (P14).
+    ///
+    /// Clients whose input is not even JSON use it too.
+    pub async fn refuse_plan(
+        &self,
+        session: SessionId,
+        found: Vec<Violation>,
+    ) -> Result<Rejection, CommandError> {
+        let head = self.sessions.head(session).await?;
+        Ok(plan_input::refused(found, &head.state, &LaneId::main()))
+    }
+
+    /// Closes a plan that no longer applies (P17).
+    pub async fn close_plan(
+        &self,
+        session: SessionId,
+        expected_revision: Option<Revision>,
+        reason: Remark,
+    ) -> Result<PlanView, CommandError> {
+        let lane = LaneId::main();
+        let command = UserCommand::ClosePlan { lane: lane.clone(), expected_revision, reason };
+        let committed = self.act(session, command, None).await?;
+        let view = committed.state.latest_plan(&lane).map(|latest| PlanView::of(latest.plan, Some(latest.head)));
+        view.ok_or_else(|| Rejection::new("P17", Code::NoPlan, "there is no plan").into())
+    }
+
+    /// Opens a Goal, active at once unless Plan mode holds it.
+    pub async fn set_goal(&self, session: SessionId, new: NewGoal) -> Result<GoalId, CommandError> {
+        let goal_id = fresh_goal();
+        let NewGoal { objective, criteria, budgets, replace } = new;
+        self.act(session, UserCommand::SetGoal { goal_id, objective, criteria, budgets, replace }, None).await?;
+        Ok(goal_id)
+    }
+
+    /// Holds the Goal.
+    pub async fn pause_goal(&self, session: SessionId) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::PauseGoal).await
+    }
+
+    /// Lets the Goal go on.
+    pub async fn resume_goal(&self, session: SessionId) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::ResumeGoal).await
+    }
+
+    /// Gives the Goal up.
+    pub async fn cancel_goal(&self, session: SessionId) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::CancelGoal).await
+    }
+
+    /// Declares the Goal reached.
+    pub async fn complete_goal(
+        &self,
+        session: SessionId,
+        summary: Option<Remark>,
+    ) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::CompleteGoal { summary }).await
+    }
+
+    /// Queues a prompt (I1).
+    pub async fn submit(
+        &self,
+        session: SessionId,
+        text: InputText,
+        key: Option<CommandKey>,
+    ) -> Result<InputId, CommandError> {
+        let committed = self.act(session, UserCommand::SubmitInput { lane: LaneId::main(), text }, key).await?;
+        let queued = committed.events.iter().find(|event| matches!(event.body, EventBody::InputQueued { .. }));
+        Ok(InputId(queued.map_or(committed.state.core.head, |event| event.seq)))
+    }
+
+    /// Stops what runs, pauses an active Goal and holds what is queued (G11).
+    pub async fn interrupt(&self, session: SessionId) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::Interrupt).await
+    }
+}
+
+/// The plan among the events of an accepted update: of the first time, should this be a repetition (E5).
+fn accepted(events: &[Event]) -> Option<PlanAccepted> {
+    events.iter().find_map(|event| match &event.body {
+        EventBody::PlanRevised { plan, .. } => Some(PlanAccepted::of(plan)),
+        _ => None,
+    })
+}
+
+/// Only agents of the table can be selected, and `plan` runs in Plan mode alone.
+fn check_agent(agent: &AgentName) -> Result<(), CommandError> {
+    let mut names = agents::selectable().map(|role| role.name);
+    if names.any(|name| name == agent.as_str()) {
+        return Ok(());
+    }
+    let known: Vec<_> = agents::selectable().map(|role| role.name).collect();
+    let message = format!("no agent `{agent}` can be selected; there are {}", known.join(", "));
+    Err(Rejection::new("C3", Code::NoSuchAgent, message).into())
+}

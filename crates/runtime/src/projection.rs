@@ -1,0 +1,243 @@
+//! What clients show: one shared reading of the state, so that no client keeps its own.
+
+use domain::{
+    Actor, AgentName, Budgets, GoalId, GoalState, GoalStatus, GoalUsage, LaneId, Mode, ModelName, Plan, PlanClosure,
+    PlanHead, PlanId, Revision, Retry, Seq, SessionId, SessionState, Step, StepId, StopReason, Timestamp, TurnEnd,
+    TurnNumber, TurnTrigger,
+};
+use policy::{ContinuationView, NextAction};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A session at a glance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SessionView {
+    /// Which session.
+    pub session: SessionId,
+    /// What lists call it.
+    pub title: Option<String>,
+    /// The workspace root.
+    pub workspace: String,
+    /// The mode.
+    pub mode: Mode,
+    /// The agent of the next turn.
+    pub agent: Option<AgentName>,
+    /// The agent for Work mode.
+    pub work_agent: Option<AgentName>,
+    /// The last event.
+    pub head: Seq,
+    /// The latest plan of the main lane.
+    pub plan: Option<PlanView>,
+    /// The latest Goal.
+    pub goal: Option<GoalView>,
+    /// Inputs that wait.
+    pub queued_inputs: usize,
+    /// The running turn.
+    pub running: Option<TurnView>,
+    /// How the last turn ended.
+    pub last_turn: Option<TurnEnd>,
+    /// What happens next without anybody acting.
+    pub next: NextAction,
+    /// When the session needs attention next (T3).
+    pub wake_at: Option<Timestamp>,
+}
+
+/// A plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlanView {
+    /// Which plan.
+    pub plan_id: PlanId,
+    /// Its revision.
+    pub revision: Revision,
+    /// Its title.
+    pub title: String,
+    /// Its steps.
+    pub steps: Vec<Step>,
+    /// The Goal it supports.
+    pub goal_id: Option<GoalId>,
+    /// Why this revision was made.
+    pub explanation: Option<String>,
+    /// Completed steps.
+    pub completed: usize,
+    /// All steps.
+    pub total: usize,
+    /// The step in progress.
+    pub active: Option<StepId>,
+    /// Who made this revision, where that is known without reading the log.
+    pub changed_by: Option<Actor>,
+    /// Set once the plan was closed.
+    pub closed: Option<PlanClosure>,
+}
+
+/// The answer to an accepted update: progress, not the plan (V2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlanAccepted {
+    /// Which plan.
+    pub plan_id: PlanId,
+    /// Its revision.
+    pub revision: Revision,
+    /// Completed steps.
+    pub completed: usize,
+    /// All steps.
+    pub total: usize,
+    /// The step in progress.
+    pub active: Option<StepId>,
+}
+
+/// A Goal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct GoalView {
+    /// Which Goal.
+    pub goal_id: GoalId,
+    /// What it is after.
+    pub objective: String,
+    /// How to tell that it is reached.
+    pub criteria: Option<String>,
+    /// Where it stands, with the reason.
+    #[serde(flatten)]
+    pub status: GoalStatus,
+    /// Its revision.
+    pub revision: Revision,
+    /// What it may spend.
+    pub budgets: Budgets,
+    /// What it has spent.
+    pub usage: GoalUsage,
+    /// The used share of the nearest budget, in percent.
+    pub used_percent: u8,
+    /// Continuations so far.
+    pub continuations: u64,
+    /// The retry it waits for.
+    pub retry: Option<Retry>,
+    /// Steps that were unfinished at its completion (P21).
+    pub unfinished_steps: Option<u32>,
+    /// What whoever ended it had to say.
+    pub summary: Option<String>,
+}
+
+/// A running turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TurnView {
+    /// Its number.
+    pub turn: TurnNumber,
+    /// Its agent.
+    pub agent: AgentName,
+    /// Its model.
+    pub model: ModelName,
+    /// Why it started.
+    pub trigger: TurnTrigger,
+    /// Its last model request.
+    pub request: u32,
+    /// Why it was asked to stop.
+    pub stop: Option<StopReason>,
+}
+
+/// The mode, and what is still under way against it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ModeView {
+    /// The mode.
+    pub mode: Mode,
+    /// Plan mode was entered while a turn ran that has not stopped yet (M3).
+    pub entering: bool,
+    /// The agent of the next turn.
+    pub agent: Option<AgentName>,
+    /// The agent that Work mode runs or comes back to.
+    pub work_agent: Option<AgentName>,
+}
+
+impl SessionView {
+    /// Reads the state.
+    pub(crate) fn of(state: &SessionState, wake_at: Option<Timestamp>, now: Timestamp) -> Self {
+        let main = LaneId::main();
+        let core = &state.core;
+        let lane = core.lanes.get(&main);
+        Self {
+            session: state.id,
+            title: core.title.clone(),
+            workspace: core.workspace.clone().unwrap_or_default(),
+            mode: core.mode,
+            agent: policy::turn_agent(core),
+            work_agent: core.work_agent.clone(),
+            head: core.head,
+            plan: state.latest_plan(&main).map(|latest| PlanView::of(latest.plan, Some(latest.head))),
+            goal: core.goal.as_ref().map(GoalView::of),
+            queued_inputs: lane.map_or(0, |lane| lane.inbox.iter().filter(|row| row.taken.is_none()).count()),
+            running: lane.and_then(|lane| lane.running.as_ref()).map(|running| TurnView {
+                turn: running.number,
+                agent: running.agent.clone(),
+                model: running.model.clone(),
+                trigger: running.trigger.clone(),
+                request: running.request,
+                stop: running.stop,
+            }),
+            last_turn: lane.and_then(|lane| lane.last_end.clone()),
+            next: policy::next_action(&ContinuationView::of_lane(core, &main), now),
+            wake_at,
+        }
+    }
+
+    /// The mode as its own view.
+    pub fn mode_view(&self) -> ModeView {
+        ModeView {
+            mode: self.mode,
+            entering: self.mode == Mode::Plan
+                && self.running.as_ref().is_some_and(|turn| turn.stop == Some(StopReason::PlanMode)),
+            agent: self.agent.clone(),
+            work_agent: self.work_agent.clone(),
+        }
+    }
+}
+
+impl PlanView {
+    /// Reads a plan. The head is known for the latest revision alone.
+    pub(crate) fn of(plan: &Plan, head: Option<&PlanHead>) -> Self {
+        Self {
+            plan_id: plan.id,
+            revision: plan.revision,
+            title: plan.snapshot.title().to_string(),
+            steps: plan.snapshot.steps().to_vec(),
+            goal_id: plan.goal_id,
+            explanation: plan.snapshot.explanation().map(str::to_owned),
+            completed: plan.completed(),
+            total: plan.total(),
+            active: plan.active().map(|step| step.id.clone()),
+            changed_by: head.map(|head| head.by.clone()),
+            closed: head.and_then(|head| head.closed.clone()),
+        }
+    }
+}
+
+impl PlanAccepted {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self {
+            plan_id: plan.id,
+            revision: plan.revision,
+            completed: plan.completed(),
+            total: plan.total(),
+            active: plan.active().map(|step| step.id.clone()),
+        }
+    }
+}
+
+impl GoalView {
+    pub(crate) fn of(goal: &domain::Goal) -> Self {
+        Self {
+            goal_id: goal.id,
+            objective: goal.objective.to_string(),
+            criteria: goal.criteria.as_ref().map(ToString::to_string),
+            status: goal.status.clone(),
+            revision: goal.revision,
+            budgets: goal.budgets,
+            usage: goal.usage,
+            used_percent: goal.used_percent(),
+            continuations: goal.continuations,
+            retry: goal.retry,
+            unfinished_steps: goal.unfinished_steps,
+            summary: goal.summary.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// The status without its detail.
+    pub fn state(&self) -> GoalState {
+        self.status.state()
+    }
+}

@@ -1,0 +1,158 @@
+//! The Goal-only scheduler: turns start because of input or an active Goal, and for no other reason (T1).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Code, Event, SessionId, Timestamp, TurnNumber, TurnOutcome};
+use policy::{IdleReason, NextAction};
+
+use crate::drive::{Driven, Observer, drive};
+use crate::ports::{Evidence, Model};
+use crate::recovery::Recovery;
+use crate::sessions::{CommandError, Sessions};
+use crate::toolbox::Toolbox;
+
+/// Opens workspaces for turns.
+#[async_trait]
+pub trait Workshop: Send + Sync {
+    /// The tools for a workspace, and a look at its files for recovery.
+    async fn open(&self, workspace: &str) -> std::io::Result<(Toolbox, Arc<dyn Evidence>)>;
+}
+
+/// Runs turns of sessions with one model.
+#[derive(Clone)]
+pub struct Engine {
+    sessions: Sessions,
+    model: Arc<dyn Model>,
+    workshop: Arc<dyn Workshop>,
+    observer: Arc<dyn Observer>,
+}
+
+/// What may start turns on behalf of a caller (T11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Queued input only: the caller asks the person before a Goal goes on.
+    InputOnly,
+    /// Queued input and the active Goal.
+    All,
+}
+
+/// One step of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A turn ran to its outcome.
+    Ran {
+        /// The turn.
+        turn: TurnNumber,
+        /// Its outcome.
+        outcome: TurnOutcome,
+    },
+    /// A turn whose owner was gone was ended.
+    Recovered {
+        /// What was decided.
+        events: Vec<Event>,
+    },
+    /// Another worker has the session, or took it.
+    Busy {
+        /// When its lease ends, unless it is renewed.
+        until: Timestamp,
+    },
+    /// Nothing before this moment.
+    WaitUntil {
+        /// The moment.
+        at: Timestamp,
+    },
+    /// A Goal would go on, but the scope leaves that to the person.
+    GoalHeldBack,
+    /// Nothing goes on by itself.
+    Idle {
+        /// Why.
+        why: IdleReason,
+    },
+}
+
+/// The longest sleep before looking at the clock again: a clock that was set, or a manual one, is noticed.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// The shortest: a manual clock that was advanced in a test is noticed at once.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(5);
+
+impl Sessions {
+    /// Waits until the store's clock has reached a moment.
+    pub async fn sleep_until(&self, at: Timestamp) {
+        loop {
+            let left = at.0.saturating_sub(self.now().0);
+            let Ok(left) = u64::try_from(left) else { return };
+            if left == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(left).clamp(SHORTEST_SLEEP, LONGEST_SLEEP)).await;
+        }
+    }
+}
+
+impl Engine {
+    /// An engine over a store's sessions.
+    pub fn new(
+        sessions: Sessions,
+        model: Arc<dyn Model>,
+        workshop: Arc<dyn Workshop>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        Self { sessions, model, workshop, observer }
+    }
+
+    /// The sessions.
+    pub const fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Does the next thing in a session: recovers a lost turn, or runs the turn that is due, or says why not.
+    pub async fn step(&self, session: SessionId, scope: Scope) -> Result<Step, CommandError> {
+        let view = self.sessions.view(session).await?;
+        match view.next {
+            NextAction::WaitFor { .. } => self.recover(session, &view.workspace).await,
+            NextAction::WaitUntil { at, .. } => Ok(Step::WaitUntil { at }),
+            NextAction::Idle { why } => Ok(Step::Idle { why }),
+            NextAction::RunGoal { .. } if scope == Scope::InputOnly => Ok(Step::GoalHeldBack),
+            NextAction::RunInput { .. } | NextAction::RunGoal { .. } => self.run(session, &view.workspace).await,
+        }
+    }
+
+    async fn recover(&self, session: SessionId, workspace: &str) -> Result<Step, CommandError> {
+        let (_, evidence) = self.open(workspace).await?;
+        match self.sessions.recover(session, evidence.as_ref()).await? {
+            Recovery::Recovered { events } => {
+                events.iter().for_each(|event| self.observer.event(session, event));
+                Ok(Step::Recovered { events })
+            }
+            Recovery::OwnerIsAlive { until } => Ok(Step::Busy { until }),
+            Recovery::NothingRuns => Ok(Step::Busy { until: self.sessions.now() }),
+        }
+    }
+
+    async fn run(&self, session: SessionId, workspace: &str) -> Result<Step, CommandError> {
+        let (toolbox, _) = self.open(workspace).await?;
+        let admitted = self.sessions.admit(session, self.model.name()).await;
+        let turn = match admitted {
+            Ok(turn) => turn,
+            // Another worker was faster; what it does will show.
+            Err(CommandError::Rejected(refused))
+                if matches!(refused.code, Code::LeaseHeld | Code::RecoveryNeeded | Code::NotDue) =>
+            {
+                return Ok(Step::Busy { until: self.sessions.now() });
+            }
+            Err(error) => return Err(error),
+        };
+        let number = turn.number();
+        match drive(turn, self.model.as_ref(), &toolbox, self.observer.as_ref()).await? {
+            Driven::Ended(outcome) => Ok(Step::Ran { turn: number, outcome }),
+            Driven::LeaseLost => Ok(Step::Busy { until: self.sessions.now() }),
+        }
+    }
+
+    async fn open(&self, workspace: &str) -> Result<(Toolbox, Arc<dyn Evidence>), CommandError> {
+        let opened = self.workshop.open(workspace).await;
+        opened.map_err(|error| CommandError::Fault(store::StoreError::Workspace(format!("{workspace}: {error}"))))
+    }
+}

@@ -1,0 +1,93 @@
+//! The tools of a turn: what is offered, and what a call of the model is about.
+
+use std::sync::Arc;
+
+use agents::{Role, ToolAllowList};
+use domain::Mode;
+use policy::CallGrant;
+use serde_json::{Map, Value};
+
+use crate::ports::{Tool, ToolSpec};
+use crate::work_tools::{self, WorkTool};
+
+/// All tools that exist here, and the list of those that the configuration allows.
+#[derive(Clone)]
+pub struct Toolbox {
+    tools: Vec<Arc<dyn Tool>>,
+    allowed: ToolAllowList,
+}
+
+/// What answers to a tool's name.
+pub(crate) enum Found<'a> {
+    /// A tool that acts on the outside world.
+    Outside(&'a Arc<dyn Tool>),
+    /// A tool that acts on the session itself.
+    WorkState(WorkTool),
+}
+
+impl Toolbox {
+    /// Takes the outside tools in the order in which they are offered, and the allow-list.
+    pub fn new(tools: Vec<Arc<dyn Tool>>, allowed: ToolAllowList) -> Self {
+        Self { tools, allowed }
+    }
+
+    fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.iter().map(|tool| tool.spec()).chain(work_tools::specs().iter().map(|(_, spec)| spec))
+    }
+
+    /// The tools that an agent may use in a mode, in a stable order (C2, V3).
+    pub(crate) fn offered(&self, role: &Role, mode: Mode) -> Vec<ToolSpec> {
+        let is_offered =
+            |spec: &&ToolSpec| agents::is_offered(role, mode, &self.allowed, spec.name, spec.requires);
+        self.specs().filter(is_offered).cloned().collect()
+    }
+
+    /// The tool of this name, whether it is offered or not: a refusal says why (C2).
+    pub(crate) fn find(&self, name: &str) -> Option<(Found<'_>, &ToolSpec)> {
+        let outside = self.tools.iter().find(|tool| tool.spec().name == name);
+        if let Some(tool) = outside {
+            return Some((Found::Outside(tool), tool.spec()));
+        }
+        let (tool, spec) = work_tools::specs().iter().find(|(_, spec)| spec.name == name)?;
+        Some((Found::WorkState(*tool), spec))
+    }
+
+    /// What a call of this tool by this agent takes and has (C2).
+    pub(crate) fn grant(&self, role: &Role, spec: &ToolSpec) -> CallGrant {
+        agents::call_grant(role, &self.allowed, spec.name, spec.requires)
+    }
+}
+
+/// The arguments of a call as JSON. Models write nothing at all for an empty object.
+pub(crate) fn parse_arguments(text: &str) -> Result<Value, String> {
+    if text.trim().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    let value: Value = serde_json::from_str(text).map_err(|fault| {
+        format!("the arguments are not valid JSON ({fault}); send one JSON object")
+    })?;
+    if value.is_object() { Ok(value) } else { Err("the arguments must be one JSON object".to_owned()) }
+}
+
+/// Bytes of a result that the model reads: about 8,000 tokens, several screens of output (V2).
+const RESULT_BYTES: usize = 32 * 1024;
+/// Bytes of an output that are kept beside the log; what is longer was cut by its tool.
+const FULL_OUTPUT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Shortens an output to head and tail for the model, and returns the whole to be kept if anything was left out.
+pub(crate) fn shorten(text: String) -> (String, Option<Vec<u8>>) {
+    if text.len() <= RESULT_BYTES {
+        return (text, None);
+    }
+    let head_end = text.floor_char_boundary(RESULT_BYTES / 2);
+    let tail_start = text.ceil_char_boundary(text.len() - RESULT_BYTES / 2);
+    let left_out = tail_start - head_end;
+    let short = format!(
+        "{}\n[… {left_out} bytes left out; ask for a narrower part to see them …]\n{}",
+        &text[..head_end],
+        &text[tail_start..]
+    );
+    let mut full = text.into_bytes();
+    full.truncate(FULL_OUTPUT_BYTES);
+    (short, Some(full))
+}

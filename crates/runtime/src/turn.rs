@@ -1,0 +1,247 @@
+//! An admitted turn: the one way to do anything in a turn, for the turn loop here and for loops elsewhere.
+//!
+//! Each step is a command decided in its own transaction. Whoever holds an [`AdmittedTurn`] drives it:
+//! [`begin_request`](AdmittedTurn::begin_request) → [`record_response`](AdmittedTurn::record_response) →
+//! [`admit_call`](AdmittedTurn::admit_call) → [`finish_call`](AdmittedTurn::finish_call) → … →
+//! [`finish`](AdmittedTurn::finish). Every step may be refused because the turn is to stop or was lost.
+
+use std::sync::Arc;
+
+use domain::{
+    AgentName, CallOutcome, CallRef, CommandKey, Effect, Event, EventBody, Failure, LaneId, ModelCall, ModelName,
+    RunningTurn, SessionId, SessionState, StopReason, Timestamp, TokenUsage, TurnNumber, TurnOutcome,
+};
+use policy::{AgentCommand, CallGrant, Jitter, RuntimeCommand};
+use store::Committed;
+
+use crate::sessions::{CommandError, Extra, Order, Sessions};
+
+/// How long before its end a lease is renewed: a third of its life, so that two renewals may fail.
+pub(crate) const RENEW_MS: i64 = policy::LEASE_MS / 3;
+
+/// A turn that was admitted and has no outcome yet. Dropping it leaves the turn to recovery.
+pub struct AdmittedTurn {
+    sessions: Sessions,
+    session: SessionId,
+    lane: LaneId,
+    number: TurnNumber,
+    agent: AgentName,
+    state: Arc<SessionState>,
+    renewed_at: Timestamp,
+    fresh: Vec<Event>,
+}
+
+impl Sessions {
+    /// Admits the turn that is due in the main lane, or says why none is (T4).
+    pub async fn admit(&self, session: SessionId, model: &ModelName) -> Result<AdmittedTurn, CommandError> {
+        let lane = LaneId::main();
+        let (owner, model) = (self.owner().clone(), model.clone());
+        let order = Order::Runtime(RuntimeCommand::AdmitTurn { lane: lane.clone(), owner, model });
+        let committed = self.execute(session, order, Extra::default()).await?;
+        let started = committed.events.iter().find_map(|event| match &event.body {
+            EventBody::TurnStarted { turn, agent, .. } => Some((*turn, agent.clone())),
+            _ => None,
+        });
+        let (number, agent) = started.ok_or_else(|| {
+            CommandError::from(policy::Rejection::new("T4", domain::Code::NotDue, "no turn was started"))
+        })?;
+        Ok(AdmittedTurn {
+            sessions: self.clone(),
+            session,
+            lane,
+            number,
+            agent,
+            state: committed.state,
+            renewed_at: self.now(),
+            fresh: committed.events,
+        })
+    }
+}
+
+impl AdmittedTurn {
+    /// The session.
+    pub const fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The lane.
+    pub const fn lane(&self) -> &LaneId {
+        &self.lane
+    }
+
+    /// Its number.
+    pub const fn number(&self) -> TurnNumber {
+        self.number
+    }
+
+    /// The agent it runs.
+    pub const fn agent(&self) -> &AgentName {
+        &self.agent
+    }
+
+    /// The state after its last commit.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    pub(crate) const fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The turn as the state has it; `None` once it is over.
+    pub(crate) fn running(&self) -> Option<&RunningTurn> {
+        self.state.running(self.number).map(|(_, running)| running)
+    }
+
+    /// The events committed since the last call of this function.
+    pub(crate) fn take_fresh(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    async fn commit(&mut self, order: Order, extra: Extra) -> Result<Committed, CommandError> {
+        // A worker that slept past its time renews before anything else: if another took over, this is refused (T5).
+        if self.sessions.now() >= self.renewed_at.plus_ms(RENEW_MS) {
+            self.renew().await?;
+        }
+        let committed = self.sessions.execute(self.session, order, extra).await?;
+        self.state = Arc::clone(&committed.state);
+        self.fresh.extend(committed.events.iter().cloned());
+        Ok(committed)
+    }
+
+    async fn record(&mut self, command: RuntimeCommand) -> Result<Committed, CommandError> {
+        self.commit(Order::Runtime(command), Extra::default()).await
+    }
+
+    /// Keeps the lease (T5). Refused once another worker took over.
+    pub async fn renew(&mut self) -> Result<(), CommandError> {
+        let command = RuntimeCommand::RenewLease { turn: self.number, owner: self.sessions.owner().clone() };
+        let committed =
+            self.sessions.execute(self.session, Order::Runtime(command), Extra::default()).await?;
+        self.state = committed.state;
+        self.renewed_at = self.sessions.now();
+        Ok(())
+    }
+
+    /// Whether the lease is due for renewal.
+    pub(crate) fn renewal_is_due(&self) -> bool {
+        self.sessions.now() >= self.renewed_at.plus_ms(RENEW_MS)
+    }
+
+    /// Whether the lease's time is over, as far as this worker knows.
+    pub(crate) fn lease_is_over(&self) -> bool {
+        self.sessions.now() >= self.renewed_at.plus_ms(policy::LEASE_MS)
+    }
+
+    /// Reads the state anew, and whether the turn was asked to stop meanwhile.
+    ///
+    /// A refusal with `stale_epoch` says that the turn is over: recovery declared it lost.
+    pub async fn stop_requested(&mut self) -> Result<Option<StopReason>, CommandError> {
+        let head = self.sessions.head(self.session).await?;
+        self.state = head.state;
+        self.running().map(|running| running.stop).ok_or_else(|| {
+            let message = format!("turn {} is over", self.number);
+            policy::Rejection::new("T5", domain::Code::StaleEpoch, message).into()
+        })
+    }
+
+    /// Begins the next model request, or the next attempt at one that failed (T6).
+    pub async fn begin_request(&mut self, estimated_input: u64) -> Result<(), CommandError> {
+        self.record(RuntimeCommand::BeginRequest { turn: self.number, estimated_input }).await.map(drop)
+    }
+
+    /// Records a failed attempt and returns when to try again; `None` means that the turn gives up (T9).
+    pub async fn fail_request(
+        &mut self,
+        failure: Failure,
+        elapsed_ms: i64,
+    ) -> Result<Option<Timestamp>, CommandError> {
+        let command = RuntimeCommand::FailRequest { turn: self.number, failure, elapsed_ms, jitter: jitter() };
+        let committed = self.record(command).await?;
+        let retry = committed.events.iter().find_map(|event| match &event.body {
+            EventBody::ModelFailed { retry_at, .. } => *retry_at,
+            _ => None,
+        });
+        Ok(retry)
+    }
+
+    /// Records a complete response and charges the Goal for it (G4).
+    pub async fn record_response(
+        &mut self,
+        text: String,
+        calls: Vec<ModelCall>,
+        usage: TokenUsage,
+    ) -> Result<(), CommandError> {
+        self.record(RuntimeCommand::RecordResponse { turn: self.number, text, calls, usage }).await.map(drop)
+    }
+
+    /// The call at this place of the last response.
+    pub fn call(&self, index: u32) -> CallRef {
+        let request = self.running().map_or(0, |running| running.request);
+        CallRef { turn: self.number, request, index }
+    }
+
+    /// Admits a call: mode, grant and turn are read again in this transaction (M6).
+    pub async fn admit_call(
+        &mut self,
+        call: CallRef,
+        grant: CallGrant,
+        effect: Effect,
+    ) -> Result<(), CommandError> {
+        self.commit(Order::Agent(AgentCommand::AdmitCall { call, grant, effect }), Extra::default()).await.map(drop)
+    }
+
+    /// Runs a call that changes the session itself: admission, change and answer are one transaction.
+    pub(crate) async fn work_state_call(
+        &mut self,
+        call: CallRef,
+        command: AgentCommand,
+        arguments: &str,
+    ) -> Result<(), CommandError> {
+        // The triple names the call: models repeat their own ids (E5).
+        let key = CommandKey::parse(&format!("call:{call}")).ok();
+        let key = key.map(|key| (key, store::digest_of(arguments.as_bytes())));
+        self.commit(Order::Agent(command), Extra { key, blob: None }).await.map(drop)
+    }
+
+    /// Answers a call that is not admitted.
+    pub async fn refuse_call(
+        &mut self,
+        call: CallRef,
+        outcome: CallOutcome,
+        result: String,
+    ) -> Result<(), CommandError> {
+        self.record(RuntimeCommand::RefuseCall { call, outcome, result }).await.map(drop)
+    }
+
+    /// Records the result of an admitted call. `full_output` is kept beside the log when `result` is only a part of it.
+    pub async fn finish_call(
+        &mut self,
+        call: CallRef,
+        outcome: CallOutcome,
+        result: String,
+        full_output: Option<Vec<u8>>,
+    ) -> Result<(), CommandError> {
+        let digest = full_output.as_deref().map(store::digest_of);
+        let command = RuntimeCommand::FinishCall { call, outcome, result, full_output: digest };
+        self.commit(Order::Runtime(command), Extra { key: None, blob: full_output }).await.map(drop)
+    }
+
+    /// Ends the turn and returns its outcome: a turn that was asked to stop ends as stopped, whatever is proposed.
+    pub async fn finish(&mut self, proposed: TurnOutcome) -> Result<TurnOutcome, CommandError> {
+        let command =
+            RuntimeCommand::EndTurn { turn: self.number, outcome: proposed.clone(), jitter: jitter() };
+        let committed = self.record(command).await?;
+        let ended = committed.events.iter().find_map(|event| match &event.body {
+            EventBody::TurnEnded { outcome, .. } => Some(outcome.clone()),
+            _ => None,
+        });
+        Ok(ended.unwrap_or(proposed))
+    }
+}
+
+/// A fresh jitter, from the random tail of a UUID.
+fn jitter() -> Jitter {
+    let (_, low) = uuid::Uuid::now_v7().as_u64_pair();
+    Jitter::from_random(low)
+}
