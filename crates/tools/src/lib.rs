@@ -1,4 +1,4 @@
-//! The tools that act on a workspace: reading, searching and editing files.
+//! The tools that act on a workspace: reading, searching, editing files and running commands.
 //!
 //! Each tool is one file and implements [`runtime::Tool`]: `prepare` decodes the arguments and looks, `run` acts.
 //! File tools reach the disk only through a [`Workspace`], which no path can leave. Nothing here knows of sessions,
@@ -7,12 +7,15 @@
 
 mod arguments;
 mod call;
+mod capture;
 mod edit_file;
 mod glob;
 mod grep;
+mod group;
 mod list_dir;
 mod read_file;
 mod replacement;
+mod shell;
 mod walk;
 mod words;
 mod workspace;
@@ -35,7 +38,8 @@ pub fn all(workspace: Arc<Workspace>) -> Vec<Arc<dyn runtime::Tool>> {
         Arc::new(glob::Glob::new(Arc::clone(&workspace))),
         Arc::new(grep::Grep::new(Arc::clone(&workspace))),
         Arc::new(edit_file::EditFile::new(Arc::clone(&workspace))),
-        Arc::new(write_file::WriteFile::new(workspace)),
+        Arc::new(write_file::WriteFile::new(Arc::clone(&workspace))),
+        Arc::new(shell::Shell::new(workspace)),
     ]
 }
 
@@ -58,6 +62,7 @@ mod tests {
         grep {SearchWorkspace}
         edit_file {WriteWorkspace}
         write_file {WriteWorkspace}
+        shell {RunCommand}
         ");
     }
 
@@ -119,6 +124,10 @@ mod tests {
         write_file: Create a file, or replace the whole content of an existing one. To change a part of a file use edit_file.
           content: The whole new content.
           path: File to write, from the workspace root. Missing directories are created.
+        shell: Run a command with sh -c and wait for it. Answers with the exit code and the output (stdout and stderr together; of long output the start and the end). There is no input. When the shell exits or the time is up, everything the command started is killed, background processes too. Each call starts fresh: use workdir instead of cd.
+          command: Command for sh -c.
+          timeout_ms?: Time limit in milliseconds; 120000 if left out, 600000 at most.
+          workdir?: Directory to run in, from the workspace root; the root if left out.
         ");
     }
 }
