@@ -1,0 +1,131 @@
+//! A shell with everything it starts, as one thing that can be killed.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
+use tokio::net::unix::pipe;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long to wait for a killed shell. It takes milliseconds, unless it hangs in the kernel.
+const REAP: Duration = Duration::from_secs(1);
+
+/// How long to wait until nothing of a killed group is left. Killed processes run no more; what can stay behind are
+/// entries that nobody reaps, as in a container without an init process, and those are not worth more.
+const VANISH: Duration = Duration::from_millis(100);
+
+/// Pause between two looks at a killed group.
+const REAP_POLL: Duration = Duration::from_millis(5);
+
+/// Ends of names of environment variables that hold secrets.
+const SECRET_ENDS: [&str; 6] = ["_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY"];
+
+/// Start of the names of our own variables: they say where the store is and how to speak for the user.
+const OWN_START: &str = "ZUNO_";
+
+/// What a command inherits: everything but secrets, and a sign that it does not act for the user.
+pub(crate) fn environment(ours: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let mut kept: Vec<_> = ours.filter(|(name, _)| !is_withheld(name)).collect();
+    kept.push(("ZUNO_ACTOR".into(), "agent".into()));
+    kept
+}
+
+fn is_withheld(name: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_ascii_uppercase();
+    name.starts_with(OWN_START) || SECRET_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// Starts a shell in its own session, and so in its own process group and without a terminal: nothing it runs can
+/// ask at, or type into, the terminal of the user.
+pub(crate) fn spawn(
+    script: &str,
+    workdir: &Path,
+    environment: Vec<(OsString, OsString)>,
+) -> io::Result<(Group, pipe::Receiver)> {
+    // One pipe for both streams keeps their lines in the order they were written.
+    let (reader, writer) = io::pipe()?;
+    let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(script)
+        .current_dir(workdir)
+        .env_clear()
+        .envs(environment)
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer);
+    let mut command = CommandWrap::from(command);
+    command.wrap(ProcessSession).wrap(KillOnDrop);
+    let child = command.spawn()?;
+    // The command held our ends for writing; while they are open the pipe has no end.
+    drop(command);
+    Ok((Group { child, gone: false }, output))
+}
+
+/// A shell and all that it started; killed when dropped.
+pub(crate) struct Group {
+    child: Box<dyn ChildWrapper>,
+    /// Whether nothing was left to kill. From then on the system may give the group's number to others.
+    gone: bool,
+}
+
+impl Group {
+    /// The exit of the shell alone, whatever it left running.
+    pub(crate) async fn shell_exit(&mut self) -> io::Result<ExitStatus> {
+        self.child.inner_mut().wait().await
+    }
+
+    /// Kills what is left. Says whether there was anything.
+    pub(crate) fn kill(&mut self) -> bool {
+        self.gone = self.gone || self.child.start_kill().is_err();
+        !self.gone
+    }
+
+    /// Kills until nothing is left to kill and the shell is reaped.
+    pub(crate) async fn end(&mut self) {
+        let shell = timeout(REAP, self.child.wait()).await;
+        if !matches!(shell, Ok(Ok(_))) {
+            tracing::warn!(?shell, "a killed command was not reaped");
+        }
+        let deadline = Instant::now() + VANISH;
+        while self.kill() && Instant::now() < deadline {
+            sleep(REAP_POLL).await;
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_stay_out_of_the_environment() {
+        let names = [
+            "PATH",
+            "OPENAI_API_KEY",
+            "github_token",
+            "MY_SECRET",
+            "DB_PASSWORD",
+            "AWS_SECRET_ACCESS_KEY",
+            "ZUNO_STORE",
+            "ZUNO_ACTOR",
+            "TOKENS",
+        ];
+        let kept = environment(names.into_iter().map(|name| (name.into(), "value".into())));
+        let kept: Vec<_> =
+            kept.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
+        assert_eq!(kept, ["PATH=value", "TOKENS=value", "ZUNO_ACTOR=agent"]);
+    }
+}

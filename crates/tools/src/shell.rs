@@ -1,0 +1,402 @@
+//! `shell`: a command, with everything it starts, for a limited time.
+//!
+//! There is no sandbox here: a command can do what the user can. It gets no input and no terminal, an environment
+//! without secrets, and when its time is over, its turn is stopped or its shell has ended, its whole process group is
+//! killed. A process that makes itself a new session on purpose leaves that group; it is not waited for.
+
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Capability, CapabilitySet, Effect};
+use runtime::{PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::{Ignored, decode, schema_of};
+use crate::call::look;
+use crate::capture::Capture;
+use crate::group::{Group, environment, spawn};
+use crate::workspace::{CHUNK_BYTES, Workspace};
+
+/// Time for a command unless asked otherwise: enough for a build or a test run of usual size.
+const DEFAULT_TIMEOUT_MS: u64 = 120_000;
+
+/// Time for a command at most, so that a hung one costs a turn minutes and not hours.
+const MAX_TIMEOUT_MS: u64 = 600_000;
+
+/// How long output may still arrive after the group was killed. What is in the pipe comes at once; only a process
+/// that left the group can hold it open longer.
+const DRAIN: Duration = Duration::from_millis(300);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// Command for sh -c.
+    command: String,
+    /// Directory to run in, from the workspace root; the root if left out.
+    workdir: Option<String>,
+    /// Time limit in milliseconds; 120000 if left out, 600000 at most.
+    timeout_ms: Option<u64>,
+}
+
+pub(crate) struct Shell {
+    workspace: Arc<Workspace>,
+    spec: ToolSpec,
+}
+
+impl Shell {
+    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
+        let spec = ToolSpec {
+            name: "shell",
+            description: "Run a command with sh -c and wait for it. Answers with the exit code and the output \
+                          (stdout and stderr together; of long output the start and the end). There is no input. \
+                          When the shell exits or the time is up, everything the command started is killed, \
+                          background processes too. Each call starts fresh: use workdir instead of cd.",
+            input_schema: schema_of::<Arguments>(),
+            requires: CapabilitySet::of(&[Capability::RunCommand]),
+        };
+        Self { workspace, spec }
+    }
+}
+
+#[async_trait]
+impl Tool for Shell {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn prepare(&self, arguments: Value) -> Result<Box<dyn PreparedCall>, ToolFault> {
+        let (arguments, ignored) = decode::<Arguments>(&self.spec, arguments)?;
+        if arguments.command.trim().is_empty() {
+            return Err(ToolFault::Arguments("`command` is empty".into()));
+        }
+        if arguments.command.contains('\0') {
+            return Err(ToolFault::Arguments("`command` contains a NUL character".into()));
+        }
+        let timeout_ms = match arguments.timeout_ms {
+            Some(0) => return Err(ToolFault::Arguments("`timeout_ms`: sent 0, expected 1 or more".into())),
+            sent => sent.unwrap_or(DEFAULT_TIMEOUT_MS).min(MAX_TIMEOUT_MS),
+        };
+        let workdir = self.workspace.relative(arguments.workdir.as_deref().unwrap_or("."))?;
+        Ok(Box::new(ShellCall {
+            workspace: Arc::clone(&self.workspace),
+            command: arguments.command,
+            workdir,
+            timeout: Duration::from_millis(timeout_ms),
+            ignored,
+        }))
+    }
+}
+
+struct ShellCall {
+    workspace: Arc<Workspace>,
+    command: String,
+    workdir: PathBuf,
+    timeout: Duration,
+    ignored: Ignored,
+}
+
+#[async_trait]
+impl PreparedCall for ShellCall {
+    fn effect(&self) -> Effect {
+        Effect::Command { confined: false }
+    }
+
+    async fn run(self: Box<Self>, stop: CancellationToken) -> ToolOutput {
+        if stop.is_cancelled() {
+            return ToolOutput::stopped("stopped before it started");
+        }
+        let mut output = match self.start().await {
+            Ok((group, output)) => follow(group, output, self.timeout, &stop).await,
+            Err(fault) => ToolOutput::failed(fault.to_string()),
+        };
+        self.ignored.mention_in(&mut output.text);
+        output
+    }
+}
+
+impl ShellCall {
+    async fn start(&self) -> Result<(Group, pipe::Receiver), ToolFault> {
+        let (workspace, asked) = (Arc::clone(&self.workspace), self.workdir.clone());
+        let workdir = look(move || {
+            let workdir = workspace.resolve(&asked).map_err(ToolFault::Refused)?;
+            if !workspace.metadata(&workdir).map_err(ToolFault::Refused)?.is_dir() {
+                return Err(ToolFault::Refused(format!("{} is not a directory", asked.display())));
+            }
+            // Entered by path, so it could be swapped meanwhile; but a command could go anywhere just as well.
+            Ok(workspace.root().join(workdir))
+        })
+        .await?;
+        spawn(&self.command, &workdir, environment(std::env::vars_os()))
+            .map_err(|error| ToolFault::Refused(format!("the command could not be started: {error}")))
+    }
+}
+
+/// How following a command came to its end.
+enum End {
+    Exited(io::Result<ExitStatus>),
+    TimedOut,
+    Stopped,
+}
+
+async fn follow(
+    mut group: Group,
+    mut output: pipe::Receiver,
+    timeout: Duration,
+    stop: &CancellationToken,
+) -> ToolOutput {
+    let deadline = Instant::now() + timeout;
+    let mut capture = Capture::default();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut open = true;
+    let end = loop {
+        // In this order, because a command that never stops writing must not starve the others.
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break End::Stopped,
+            () = sleep_until(deadline) => break End::TimedOut,
+            exit = group.shell_exit() => break End::Exited(exit),
+            read = output.read(&mut chunk), if open => match read {
+                Ok(0) | Err(_) => open = false,
+                Ok(read) => capture.push(&chunk[..read]),
+            },
+        }
+    };
+    let left_running = group.kill();
+    let drained = Instant::now() + DRAIN;
+    while open {
+        match timeout_at(drained, output.read(&mut chunk)).await {
+            Ok(Ok(read)) if read > 0 => capture.push(&chunk[..read]),
+            _ => open = false,
+        }
+    }
+    drop(output);
+    group.end().await;
+    answer(&end, timeout, left_running, capture)
+}
+
+fn answer(end: &End, timeout: Duration, left_running: bool, capture: Capture) -> ToolOutput {
+    let mut text = match end {
+        End::Exited(Ok(status)) => match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("killed by signal {signal}"),
+            (None, None) => status.to_string(),
+        },
+        End::Exited(Err(error)) => format!("the exit code is unknown: {error}"),
+        End::TimedOut => {
+            format!("timed out after {} ms; everything it started was killed", timeout.as_millis())
+        }
+        End::Stopped => "stopped; everything it started was killed".into(),
+    };
+    if matches!(end, End::Exited(_)) && left_running {
+        text.push_str("; what it left running in the background was killed");
+    }
+    let output = capture.into_text();
+    let output = output.trim_end();
+    let _ = write!(text, "\n{}", if output.is_empty() { "[no output]" } else { output });
+    match end {
+        End::Exited(Ok(status)) if status.success() => ToolOutput::ok(text),
+        End::Exited(_) | End::TimedOut => ToolOutput::failed(text),
+        End::Stopped => ToolOutput::stopped(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use serde_json::json;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::fixture::Fixture;
+
+    /// Waits until the process whose id is in this file is gone, or a zombie that nobody reaped.
+    async fn assert_gone(fixture: &Fixture, pid_file: &str) {
+        let pid = fixture.read(pid_file).trim().to_owned();
+        for _ in 0..200 {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            if stat.is_empty() || stat.contains(") Z ") {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("process {pid} is still there");
+    }
+
+    /// Waits until a file is there.
+    async fn appears(path: &Path) {
+        while std::fs::read_to_string(path).unwrap_or_default().is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_answer_is_the_exit_code_and_the_output_in_order() {
+        let fixture = Fixture::new();
+        let command = "echo one; echo two >&2; echo three; exit 3";
+        let text = fixture.refused("shell", json!({ "command": command })).await;
+        insta::assert_snapshot!(text, @r"
+        exit code 3
+        one
+        two
+        three
+        ");
+        assert_eq!(fixture.ok("shell", json!({ "cmd": "true" })).await, "exit code 0\n[no output]");
+        let text = fixture.refused("shell", json!({ "command": "kill -9 $$" })).await;
+        assert_eq!(text, "killed by signal 9\n[no output]");
+        let text = fixture.refused("shell", json!({ "command": "no-such-program" })).await;
+        assert!(text.starts_with("exit code 127\n"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn it_runs_in_the_root_or_a_directory_beneath_it() {
+        let fixture = Fixture::new();
+        fixture.write("sub/file", "");
+        symlink(fixture.outside(), fixture.path("out")).unwrap();
+        let root = fixture.root().display().to_string();
+        let check = async |arguments: Value, expected: String| {
+            assert_eq!(fixture.ok("shell", arguments.clone()).await, expected, "{arguments}");
+        };
+        check(json!({ "command": "pwd" }), format!("exit code 0\n{root}")).await;
+        check(json!({ "command": "pwd", "cwd": "sub" }), format!("exit code 0\n{root}/sub")).await;
+        check(json!({ "command": "pwd", "workdir": root }), format!("exit code 0\n{root}")).await;
+        for workdir in ["..", "/", "out", "none", "sub/file"] {
+            fixture.refused("shell", json!({ "command": "pwd", "workdir": workdir })).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn there_is_no_input_and_no_terminal() {
+        let fixture = Fixture::new();
+        assert_eq!(fixture.ok("shell", json!({ "command": "cat; echo end" })).await, "exit code 0\nend");
+        let text = fixture.refused("shell", json!({ "command": "echo x > /dev/tty" })).await;
+        assert!(!text.starts_with("exit code 0"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_command_knows_that_it_acts_for_an_agent() {
+        let text = Fixture::new().ok("shell", json!({ "command": "echo $ZUNO_ACTOR" })).await;
+        assert_eq!(text, "exit code 0\nagent");
+    }
+
+    #[tokio::test]
+    async fn a_timeout_kills_grandchildren_and_keeps_the_output() {
+        let fixture = Fixture::new();
+        let command = "echo start; (sleep 300 & echo $! > pid; wait) & sleep 300";
+        let before = Instant::now();
+        let text = fixture.refused("shell", json!({ "command": command, "timeout": 1500 })).await;
+        assert_eq!(text, "timed out after 1500 ms; everything it started was killed\nstart");
+        assert!(before.elapsed() < Duration::from_secs(5));
+        assert_gone(&fixture, "pid").await;
+    }
+
+    #[tokio::test]
+    async fn a_command_that_ignores_signals_is_killed_too() {
+        let fixture = Fixture::new();
+        let command = "trap '' TERM INT HUP; echo $$ > pid; while :; do sleep 1; done";
+        let text = fixture.refused("shell", json!({ "command": command, "timeout_ms": 1000 })).await;
+        assert!(text.starts_with("timed out"), "{text}");
+        assert_gone(&fixture, "pid").await;
+    }
+
+    #[tokio::test]
+    async fn the_stop_token_ends_it_with_everything_it_started() {
+        let fixture = Fixture::new();
+        let command = "echo start; sleep 300 & echo $! > pid; sleep 300";
+        let call = fixture.prepare("shell", json!({ "command": command })).await.unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(call.run(stop.clone()));
+        appears(&fixture.path("pid")).await;
+        let before = Instant::now();
+        stop.cancel();
+        let output = running.await.unwrap();
+        assert_eq!(output, ToolOutput::stopped("stopped; everything it started was killed\nstart"));
+        assert!(before.elapsed() < Duration::from_secs(5));
+        assert_gone(&fixture, "pid").await;
+        let output = fixture.stopped("shell", json!({ "command": "echo x > never" })).await;
+        assert!(output.stopped && !fixture.path("never").exists());
+    }
+
+    #[tokio::test]
+    async fn dropping_the_call_kills_everything_it_started() {
+        let fixture = Fixture::new();
+        let command = "sleep 300 & echo $! > pid; echo $$ > shell; sleep 300";
+        let call = fixture.prepare("shell", json!({ "command": command })).await.unwrap();
+        let running = tokio::spawn(call.run(CancellationToken::new()));
+        appears(&fixture.path("shell")).await;
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+        assert_gone(&fixture, "pid").await;
+        assert_gone(&fixture, "shell").await;
+    }
+
+    #[tokio::test]
+    async fn a_background_process_that_holds_the_pipe_does_not_hang_the_call() {
+        let fixture = Fixture::new();
+        let before = Instant::now();
+        let command = "sleep 300 & echo $! > pid; echo done";
+        let text = fixture.ok("shell", json!({ "command": command })).await;
+        assert_eq!(text, "exit code 0; what it left running in the background was killed\ndone");
+        assert!(before.elapsed() < Duration::from_secs(5));
+        assert_gone(&fixture, "pid").await;
+    }
+
+    #[tokio::test]
+    async fn a_process_that_left_the_group_is_not_waited_for() {
+        let fixture = Fixture::new();
+        let before = Instant::now();
+        let command = "setsid sleep 20 & echo $! > pid; sleep 0.2; echo done";
+        let text = fixture.ok("shell", json!({ "command": command })).await;
+        assert!(text.ends_with("\ndone"), "{text}");
+        assert!(before.elapsed() < Duration::from_secs(5));
+        let pid = fixture.read("pid");
+        fixture.ok("shell", json!({ "command": format!("kill -9 {pid} 2>/dev/null; true") })).await;
+    }
+
+    #[tokio::test]
+    async fn endless_output_is_bounded_and_does_not_outlive_the_time() {
+        let fixture = Fixture::new();
+        let text = fixture.refused("shell", json!({ "command": "yes", "timeout_ms": 1000 })).await;
+        assert!(text.starts_with("timed out") && text.contains("bytes left out"), "{}", &text[..100]);
+        assert!(text.len() < 200 * 1024, "{}", text.len());
+        let text = fixture.ok("shell", json!({ "command": "echo first; seq 200000; echo last" })).await;
+        assert!(text.starts_with("exit code 0\nfirst\n1\n2\n") && text.ends_with("\n200000\nlast"));
+    }
+
+    #[tokio::test]
+    async fn arguments_that_make_no_sense_are_refused() {
+        let fixture = Fixture::new();
+        let texts = [
+            fixture.refused("shell", json!({ "command": " " })).await,
+            fixture.refused("shell", json!({ "command": "a\0b" })).await,
+            fixture.refused("shell", json!({ "command": "ls", "timeout_ms": 0 })).await,
+            fixture.refused("shell", json!({ "command": ["ls"] })).await,
+        ];
+        insta::assert_snapshot!(texts.join("\n"), @r#"
+        invalid arguments: `command` is empty
+        invalid arguments: `command` contains a NUL character
+        invalid arguments: `timeout_ms`: sent 0, expected 1 or more
+        invalid arguments: `command`: sent ["ls"], expected a string. shell expects {"command": string, "timeout_ms"?: integer, "workdir"?: string}; ? marks optional keys
+        "#);
+    }
+
+    #[tokio::test]
+    async fn a_command_is_never_recorded_as_confined() {
+        let fixture = Fixture::new();
+        let call = fixture.prepare("shell", json!({ "command": "ls" })).await.unwrap();
+        assert_eq!(call.effect(), Effect::Command { confined: false });
+    }
+}
