@@ -1,1 +1,12 @@
+//! Models behind the [`runtime::Model`] port: providers over HTTP, and scenarios played from a file.
 //!
+//! An adapter makes exactly one attempt and says by type what went wrong (T9): retries, accounting and the transcript
+//! belong to the turn loop. Nothing here calls a model for any other reason than a request that came through the port,
+//! and nothing knows sessions, plans or Goals.
+
+mod scripted;
+
+pub use scripted::{ScenarioError, ScriptedModel};
+
+/// Where an answer's text goes while it arrives; each piece lives only as long as the call.
+type OnDelta<'f> = &'f (dyn for<'d> Fn(runtime::Delta<'d>) + Send + Sync);
