@@ -4,8 +4,12 @@
 //! belong to the turn loop. Nothing here calls a model for any other reason than a request that came through the port,
 //! and nothing knows sessions, plans or Goals.
 
+mod error;
+mod remote;
 mod scripted;
 
+pub use error::SettingsError;
+pub use remote::{Protocol, RemoteModel, RemoteSettings};
 pub use scripted::{ScenarioError, ScriptedModel};
 
 /// Where an answer's text goes while it arrives; each piece lives only as long as the call.
