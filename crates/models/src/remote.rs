@@ -1,0 +1,345 @@
+//! A model at a provider, spoken to over HTTP in one of five protocols.
+//!
+//! The wire formats are genai's. What it leaves open is decided here: the end of an answer, the kind of a failure, and
+//! what it would drop without a word (see `witness`).
+
+mod answer;
+mod failure;
+mod http_date;
+mod request;
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod tests;
+mod witness;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Failure, FailureKind, ModelName};
+use futures_util::StreamExt;
+use genai::adapter::AdapterKind;
+use genai::chat::{CacheControl, ChatOptions, ChatStreamEvent, ReasoningEffort};
+use genai::resolver::{AuthData, Endpoint};
+use genai::{Client, ModelIden, ServiceTarget, WebConfig};
+use runtime::{Delta, Model, ModelRequest, ModelResponse};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
+
+use crate::OnDelta;
+use crate::error::SettingsError;
+use failure::Finding;
+use witness::Witness;
+
+/// The wire format a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// `POST …/chat/completions`, which most servers speak.
+    OpenaiChat,
+    /// `POST …/responses`.
+    OpenaiResponses,
+    /// `POST …/messages`.
+    Anthropic,
+    /// `POST …/models/MODEL:streamGenerateContent`.
+    Gemini,
+    /// `POST …/api/chat`.
+    Ollama,
+}
+
+impl Protocol {
+    /// The name used in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OpenaiChat => "openai-chat",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    const fn adapter(self) -> AdapterKind {
+        match self {
+            Self::OpenaiChat => AdapterKind::OpenAI,
+            Self::OpenaiResponses => AdapterKind::OpenAIResp,
+            Self::Anthropic => AdapterKind::Anthropic,
+            Self::Gemini => AdapterKind::Gemini,
+            Self::Ollama => AdapterKind::Ollama,
+        }
+    }
+
+    /// Where the provider itself listens, for tables without a `base_url`.
+    const fn home(self) -> &'static str {
+        match self {
+            Self::OpenaiChat | Self::OpenaiResponses => "https://api.openai.com/v1/",
+            Self::Anthropic => "https://api.anthropic.com/v1/",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta/",
+            Self::Ollama => "http://localhost:11434/",
+        }
+    }
+}
+
+/// Everything a [`RemoteModel`] is made of. The key is not shown by `Debug`.
+#[derive(Debug, Clone)]
+pub struct RemoteSettings {
+    /// The key of its `[models.NAME]` table.
+    pub name: ModelName,
+    /// What the server speaks.
+    pub protocol: Protocol,
+    /// The provider's name of the model, sent as it is.
+    pub model: String,
+    /// Where the server listens, up to the protocol's own path; with or without a slash at its end. Without one, the
+    /// provider itself.
+    pub base_url: Option<String>,
+    /// The key. Without one a server that asks for none is assumed.
+    pub api_key: Option<SecretString>,
+    /// The size of the context window in tokens.
+    pub context_tokens: u64,
+}
+
+/// How long a silent or slow server is waited for. Waiting shows as a failed turn at worst: nothing is lost by it.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// To connect. An unreachable host otherwise takes the system's two minutes.
+    connect: Duration,
+    /// For the first byte of the answer: servers that read the prompt before they send headers need minutes for a
+    /// large prompt on a small machine.
+    first_byte: Duration,
+    /// Between two reads. Providers send keep-alives every 15 s or so, the slowest local model a token in seconds; a
+    /// connection that died without a word is noticed by nothing else.
+    idle: Duration,
+    /// For the whole answer: keep-alives alone must not hold a turn for ever, and no answer takes an hour.
+    answer: Duration,
+}
+
+impl Patience {
+    const USUAL: Self = Self {
+        connect: Duration::from_secs(20),
+        first_byte: Duration::from_mins(10),
+        idle: Duration::from_mins(2),
+        answer: Duration::from_hours(1),
+    };
+}
+
+/// What is sent where a key belongs when there is none: servers without keys ignore it, others answer 401.
+const NO_KEY: &str = "none";
+
+/// A model at a provider.
+pub struct RemoteModel {
+    name: ModelName,
+    protocol: Protocol,
+    model: String,
+    endpoint: Endpoint,
+    api_key: Option<SecretString>,
+    context_tokens: u64,
+    client: Client,
+    patience: Patience,
+}
+
+impl fmt::Debug for RemoteModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteModel")
+            .field("name", &self.name)
+            .field("protocol", &self.protocol)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RemoteModel {
+    /// Checks the settings and sets up the HTTP client. Sends nothing.
+    pub fn new(settings: RemoteSettings) -> Result<Self, SettingsError> {
+        Self::with_patience(settings, Patience::USUAL)
+    }
+
+    fn with_patience(settings: RemoteSettings, patience: Patience) -> Result<Self, SettingsError> {
+        let RemoteSettings { name, protocol, model, base_url, api_key, context_tokens } = settings;
+        if model.trim().is_empty() {
+            return Err(SettingsError::Missing { name, field: "model", protocol: protocol.name() });
+        }
+        if context_tokens == 0 {
+            return Err(SettingsError::NoContext { name });
+        }
+        let endpoint = match base_url {
+            None => Endpoint::from_static(protocol.home()),
+            Some(url) => match with_trailing_slash(url.trim()) {
+                Ok(url) => Endpoint::from_owned(url),
+                Err(problem) => return Err(SettingsError::BaseUrl { name, problem }),
+            },
+        };
+        let api_key = match api_key.map(|key| header_safe(&key)) {
+            Some(None) => return Err(SettingsError::UnusableKey { name }),
+            Some(key) => key,
+            None => None,
+        };
+        let web = WebConfig::default().with_connect_timeout(patience.connect);
+        let client = match Client::builder().with_web_config(web).build() {
+            Ok(client) => client,
+            Err(cause) => return Err(SettingsError::Client { name, cause: cause.to_string() }),
+        };
+        Ok(Self { name, protocol, model, endpoint, api_key, context_tokens, client, patience })
+    }
+
+    /// Endpoint, key and model are always given, so genai neither guesses a provider from the model's name nor looks
+    /// for a key in the environment.
+    fn target(&self) -> ServiceTarget {
+        let key = self.api_key.as_ref().map_or(NO_KEY, ExposeSecret::expose_secret);
+        // genai takes what stands before `::` for a provider and cuts it off; one more prefix is what it cuts off then.
+        let model =
+            if self.model.contains("::") { format!("zuno::{}", self.model) } else { self.model.clone() };
+        ServiceTarget {
+            endpoint: self.endpoint.clone(),
+            auth: AuthData::from_single(key),
+            model: ModelIden::new(self.protocol.adapter(), model),
+        }
+    }
+
+    fn options(&self, witness: &Arc<Witness>) -> ChatOptions {
+        let options = ChatOptions::default()
+            .with_capture_usage(true)
+            .with_capture_content(true)
+            .with_capture_tool_calls(true)
+            .with_stream_header_timeout(self.patience.first_byte)
+            .with_stream_read_timeout(self.patience.idle)
+            .with_raw_frame_sink_arc(Arc::<Witness>::clone(witness));
+        match self.protocol {
+            // Both options put nothing into the request. A token budget for reasoning does not exist here, so giving
+            // one keeps genai from taking a model name's `-high` or `-max` for an effort and cutting it off. Five
+            // minutes are the provider's own lifetime of a cache; left out, genai turns caching off for newer models.
+            Protocol::OpenaiChat | Protocol::OpenaiResponses => options
+                .with_reasoning_effort(ReasoningEffort::Budget(0))
+                .with_cache_control(CacheControl::Ephemeral5m),
+            Protocol::Anthropic | Protocol::Gemini | Protocol::Ollama => options,
+        }
+    }
+
+    /// One request and its whole answer. genai logs error bodies, which may quote the key: it runs without a
+    /// subscriber.
+    async fn exchange(
+        &self,
+        request: &ModelRequest,
+        on_delta: OnDelta<'_>,
+    ) -> Result<ModelResponse, Finding> {
+        let witness = Arc::new(Witness::new(self.protocol));
+        let options = self.options(&witness);
+        let mut stream = self
+            .client
+            .exec_chat_stream(self.target(), request::chat_request(request), Some(&options))
+            .with_subscriber(NoSubscriber::default())
+            .await
+            .map_err(|error| failure::of_error(&error, &witness))?
+            .stream;
+        let mut text = String::new();
+        loop {
+            let event = stream.next().with_subscriber(NoSubscriber::default()).await;
+            if let Some(flaw) = witness.flaw() {
+                return Err(Finding::new(FailureKind::ProviderProtocol, flaw));
+            }
+            match event {
+                Some(Ok(ChatStreamEvent::Chunk(chunk))) => {
+                    on_delta(Delta::Text(&chunk.content));
+                    text.push_str(&chunk.content);
+                }
+                Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => {
+                    on_delta(Delta::Reasoning(&chunk.content));
+                }
+                Some(Ok(ChatStreamEvent::End(end))) => {
+                    return answer::complete(text, &end, &witness, self.protocol, self.context_tokens);
+                }
+                Some(Ok(
+                    ChatStreamEvent::Start
+                    | ChatStreamEvent::ToolCallChunk(_)
+                    | ChatStreamEvent::ThoughtSignatureChunk(_)
+                    | ChatStreamEvent::Heartbeat,
+                )) => {}
+                Some(Err(error)) => return Err(failure::of_error(&error, &witness)),
+                None => return Err(failure::of_early_end(&witness)),
+            }
+        }
+    }
+
+    /// Sends a request and reports the answer's text as it arrives.
+    async fn answer(&self, request: &ModelRequest, on_delta: OnDelta<'_>) -> Result<ModelResponse, Failure> {
+        let limit = self.patience.answer;
+        let outcome = match tokio::time::timeout(limit, self.exchange(request, on_delta)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Finding::new(
+                FailureKind::Transport,
+                format!("no complete answer within {} s", limit.as_secs()),
+            )),
+        };
+        let outcome = outcome.map_err(|finding| self.failure(&finding));
+        if let Err(failure) = &outcome {
+            tracing::debug!(model = %self.name, %failure, "model request failed");
+        }
+        outcome
+    }
+
+    /// Makes a finding a failure, with the model's name and without the key.
+    fn failure(&self, finding: &Finding) -> Failure {
+        let mut detail = format!("model `{}`: {}", self.name, finding.detail);
+        if let Some(key) = &self.api_key {
+            detail = detail.replace(key.expose_secret(), "[key]");
+        }
+        Failure { retry_after_ms: finding.retry_after_ms, ..Failure::new(finding.kind, detail) }
+    }
+}
+
+#[async_trait]
+impl Model for RemoteModel {
+    fn name(&self) -> &ModelName {
+        &self.name
+    }
+
+    fn context_tokens(&self) -> u64 {
+        self.context_tokens
+    }
+
+    async fn respond(
+        &self,
+        request: &ModelRequest,
+        _on_delta: &(dyn Fn(Delta<'_>) + Send + Sync),
+    ) -> Result<ModelResponse, Failure> {
+        // The port's callback takes deltas of one lifetime that its caller picked, and no text made here lives that
+        // long: the answer arrives in one piece.
+        self.answer(request, &|_| {}).await
+    }
+}
+
+/// Joining a path to an address drops what stands after its last slash, so there must be nothing.
+fn with_trailing_slash(url: &str) -> Result<String, &'static str> {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Err("must start with http:// or https://");
+    };
+    if !matches!(scheme, "http" | "https") {
+        return Err("must start with http:// or https://");
+    }
+    if rest.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err("has white space in it");
+    }
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.is_empty() {
+        return Err("names no host");
+    }
+    // An address is shown in messages; a key in it would be, too.
+    if authority.contains('@') {
+        return Err("must not carry a user or password: use api_key_env");
+    }
+    let (path, query) = url.split_once('?').map_or((url, None), |(path, query)| (path, Some(query)));
+    let slash = if path.ends_with('/') { "" } else { "/" };
+    Ok(match query {
+        Some(query) => format!("{path}{slash}?{query}"),
+        None => format!("{path}{slash}"),
+    })
+}
+
+/// The key without the line break that files and shells leave around it; `None` if it still is no key.
+fn header_safe(key: &SecretString) -> Option<SecretString> {
+    let key = key.expose_secret().trim();
+    (!key.is_empty() && key.chars().all(|c| c.is_ascii_graphic())).then(|| SecretString::from(key))
+}
