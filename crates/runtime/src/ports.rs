@@ -23,7 +23,7 @@ pub trait Model: Send + Sync {
     async fn respond(
         &self,
         request: &ModelRequest,
-        on_delta: &(dyn Fn(Delta<'_>) + Send + Sync),
+        on_delta: &(dyn for<'d> Fn(Delta<'d>) + Send + Sync),
     ) -> Result<ModelResponse, Failure>;
 }
 

@@ -47,7 +47,7 @@ fn request() -> ModelRequest {
 async fn respond(model: &RemoteModel) -> (Result<ModelResponse, Failure>, Vec<String>) {
     let deltas = Mutex::new(Vec::new());
     let outcome = model
-        .answer(&request(), &|delta| {
+        .respond(&request(), &|delta| {
             deltas.lock().unwrap().push(match delta {
                 Delta::Text(text) => text.to_owned(),
                 Delta::Reasoning(text) => format!("({text})"),

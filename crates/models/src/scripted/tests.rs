@@ -32,7 +32,7 @@ fn request(answers: usize) -> ModelRequest {
 async fn play(model: &ScriptedModel, answers: usize) -> (Result<ModelResponse, Failure>, Vec<String>) {
     let deltas = Mutex::new(Vec::new());
     let outcome = model
-        .answer(&request(answers), &|delta| {
+        .respond(&request(answers), &|delta| {
             if let Delta::Text(text) = delta {
                 deltas.lock().unwrap().push(text.to_owned());
             }
