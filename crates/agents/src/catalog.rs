@@ -5,65 +5,28 @@
 use domain::{Capability, CapabilitySet};
 
 /// A tool that reads or changes the work state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum WorkTool {
-    /// Reads the plan.
-    PlanGet,
-    /// Replaces the plan (§2).
-    PlanUpdate,
-    /// Closes a plan that no longer applies (P17).
-    PlanClose,
-    /// Reads the Goal.
-    GoalGet,
-    /// Declares the Goal reached (G2).
-    GoalUpdate,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkTool {
+    /// The name the model calls it by.
+    pub name: &'static str,
+    /// What it does and how to call it, for the model.
+    pub description: &'static str,
+    /// Every capability a call needs (C2).
+    pub requires: CapabilitySet,
 }
+
+/// Every work-state tool.
+pub const WORK_TOOLS: &[WorkTool] = &[
+    WorkTool { name: "plan_get", description: PLAN_GET, requires: READ },
+    WorkTool { name: "plan_update", description: PLAN_UPDATE, requires: PLAN },
+    WorkTool { name: "plan_close", description: PLAN_CLOSE, requires: PLAN },
+    WorkTool { name: "goal_get", description: GOAL_GET, requires: READ },
+    WorkTool { name: "goal_update", description: GOAL_UPDATE, requires: GOAL },
+];
 
 const READ: CapabilitySet = CapabilitySet::of(&[Capability::ReadWorkState]);
 const PLAN: CapabilitySet = CapabilitySet::of(&[Capability::UpdatePlan]);
 const GOAL: CapabilitySet = CapabilitySet::of(&[Capability::UpdateGoal]);
-
-impl WorkTool {
-    /// Every work-state tool.
-    pub const ALL: [Self; 5] =
-        [Self::PlanGet, Self::PlanUpdate, Self::PlanClose, Self::GoalGet, Self::GoalUpdate];
-
-    /// The name the model calls it by.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PlanGet => "plan_get",
-            Self::PlanUpdate => "plan_update",
-            Self::PlanClose => "plan_close",
-            Self::GoalGet => "goal_get",
-            Self::GoalUpdate => "goal_update",
-        }
-    }
-
-    /// The tool of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tool| tool.name() == name)
-    }
-
-    /// Every capability a call needs (C2).
-    pub const fn requires(self) -> CapabilitySet {
-        match self {
-            Self::PlanGet | Self::GoalGet => READ,
-            Self::PlanUpdate | Self::PlanClose => PLAN,
-            Self::GoalUpdate => GOAL,
-        }
-    }
-
-    /// What it does and how to call it, for the model.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::PlanGet => PLAN_GET,
-            Self::PlanUpdate => PLAN_UPDATE,
-            Self::PlanClose => PLAN_CLOSE,
-            Self::GoalGet => GOAL_GET,
-            Self::GoalUpdate => GOAL_UPDATE,
-        }
-    }
-}
 
 const PLAN_GET: &str = "\
 Reads the current execution plan in full: revision, title, and every step with id, title and status. Rarely needed: \
@@ -95,16 +58,3 @@ const GOAL_UPDATE: &str = "\
 Declares the active Goal reached: status \"completed\", and optionally a summary of the result. Call it only when the \
 objective and the criteria are met and you have verified that they are. Doing less than was asked, running out of \
 ideas or a budget near its end is not completion. Afterwards you get one last answer, without tools, for your report.";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_tool_is_found_by_its_name() {
-        for tool in WorkTool::ALL {
-            assert_eq!(WorkTool::named(tool.name()), Some(tool));
-        }
-        assert_eq!(WorkTool::named("update_plan"), None);
-    }
-}

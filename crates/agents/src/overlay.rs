@@ -39,49 +39,25 @@ impl ToolAllowList {
     }
 }
 
-/// What the agent of one turn may do. Made once when the turn starts; it holds sets and can only be asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TurnGrant {
-    role: CapabilitySet,
-    mode: Mode,
-    tools: ToolAllowList,
+/// The capabilities of a role that a mode lets through. Plan mode is the allow list
+/// [`PLAN_MODE`](policy::PLAN_MODE): what is not named there is gone, whoever asks (C4).
+pub const fn effective_grant(role: &Role, mode: Mode) -> CapabilitySet {
+    in_mode(role.grant, mode)
 }
 
-impl TurnGrant {
-    /// The grant of a role in a mode under the configured list.
-    pub const fn new(role: &Role, mode: Mode, tools: ToolAllowList) -> Self {
-        Self { role: role.grant, mode, tools }
-    }
+/// Whether the model is told about a tool: everything it needs is granted, and the list lets it through (C2).
+pub fn is_offered(
+    role: &Role,
+    mode: Mode,
+    allowed: &ToolAllowList,
+    tool: &str,
+    requires: CapabilitySet,
+) -> bool {
+    requires.missing_from(effective_grant(role, mode)).next().is_none() && allowed.allows(tool)
+}
 
-    /// The capabilities in effect: the role's, as far as the mode lets them through.
-    pub const fn capabilities(&self) -> CapabilitySet {
-        in_mode(self.role, self.mode)
-    }
-
-    /// Whether the model is told about a tool: everything it needs is granted, and the list lets it through.
-    pub fn offers(&self, tool: &str, requires: CapabilitySet) -> bool {
-        requires.missing_from(self.capabilities()).next().is_none() && self.tools.allows(tool)
-    }
-
-    /// The tools to tell the model about, sorted by name: equal grants give equal bytes, in whatever order the tools
-    /// were registered (V3). `needs` says a tool's name and the capabilities it takes.
-    pub fn offered<'a, T>(
-        &self,
-        tools: impl IntoIterator<Item = &'a T>,
-        needs: impl Fn(&'a T) -> (&'a str, CapabilitySet),
-    ) -> Vec<&'a T> {
-        let passes = |tool: &&'a T| {
-            let (name, requires) = needs(tool);
-            self.offers(name, requires)
-        };
-        let mut offered: Vec<_> = tools.into_iter().filter(passes).collect();
-        offered.sort_by_key(|tool| needs(tool).0);
-        offered
-    }
-
-    /// What the admission of a call has to know. The mode is left out on purpose: `policy` reads the one in force in
-    /// the transaction that admits the call (M6).
-    pub fn for_call(&self, tool: &str, requires: CapabilitySet) -> CallGrant {
-        CallGrant { requires, grant: self.role, tool_is_allowed: self.tools.allows(tool) }
-    }
+/// What the admission of a call has to know. The mode is no part of it on purpose: `policy` reads the one in force
+/// in the transaction that admits the call (M6).
+pub fn call_grant(role: &Role, allowed: &ToolAllowList, tool: &str, requires: CapabilitySet) -> CallGrant {
+    CallGrant { requires, grant: role.grant, tool_is_allowed: allowed.allows(tool) }
 }

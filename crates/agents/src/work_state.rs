@@ -46,8 +46,10 @@ const LIMITS: [Limits; 8] = [
     Limits { completed_title: 0, open_title: 0, text: 1_200, closed_steps: 0 },
 ];
 
-/// The section for the next request of a turn in this lane, bound to this Goal. Empty when there is nothing to show.
-pub fn work_state_section(state: &SessionState, lane: &LaneId, bound: Option<GoalBinding>) -> String {
+/// The section for the next request of the turn that runs in this lane. Empty when there is nothing to show.
+pub fn work_state_section(state: &SessionState, lane: &LaneId) -> String {
+    let bound =
+        state.core.lanes.get(lane).and_then(|slot| slot.running.as_ref()).and_then(|running| running.goal);
     let mut section = String::new();
     for limits in LIMITS {
         section = Writer::new(limits).section(state, lane, bound);
