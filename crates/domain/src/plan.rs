@@ -12,7 +12,7 @@ pub use decode::{DecodedCandidate, UnknownKeys, decode_candidate, decode_revisio
 pub use diff::{PlanDiff, StepChange};
 
 use crate::id::{GoalId, PlanId, Revision};
-use crate::text::{Text, TextFault, fits_step_id, is_blank, trim};
+use crate::text::{Text, TextFault, fits_step_id, is_blank, trim, visible};
 use crate::violation::{Code, Violation};
 
 /// Characters in a plan or step title: a line and a half of a wide terminal, not a paragraph (P7).
@@ -225,6 +225,7 @@ fn label(at: usize, step: &CandidateStep) -> String {
 
 fn check_step(at: usize, step: &CandidateStep, found: &mut Vec<Violation>) -> Option<Step> {
     let label = label(at, step);
+    let named = visible(&label);
     let mut report = |rule, code, message: String| {
         found.push(Violation::new(rule, code, message).of_steps([label.clone()]));
     };
@@ -250,11 +251,11 @@ fn check_step(at: usize, step: &CandidateStep, found: &mut Vec<Violation>) -> Op
             report(
                 "P2",
                 Code::BlankStepTitle,
-                format!("step `{label}` has a blank title; say what it is about"),
+                format!("step `{named}` has a blank title; say what it is about"),
             );
         }
         Err(fault @ TextFault::TooLong { .. }) => {
-            report("P7", Code::LimitExceeded, format!("the title of step `{label}` {fault}"));
+            report("P7", Code::LimitExceeded, format!("the title of step `{named}` {fault}"));
         }
     }
     Some(Step { id: id.ok()?, title: title.ok()?, status: step.status })
@@ -267,19 +268,20 @@ fn check_set(steps: &[CandidateStep], found: &mut Vec<Violation>) {
     }
     let repeated: Vec<_> = seen.iter().filter(|(_, count)| **count > 1).map(|(id, _)| *id).collect();
     if !repeated.is_empty() {
-        let message = format!("step ids must be unique; used more than once: {}", repeated.join(", "));
+        let message =
+            format!("step ids must be unique; used more than once: {}", visible(&repeated.join(", ")));
         found.push(Violation::new("P3", Code::DuplicateStepId, message).of_steps(repeated));
     }
     let with = |status| (1..).zip(steps).filter(move |(_, step)| step.status == status);
     let active: Vec<_> = with(StepStatus::InProgress).map(|(at, step)| label(at, step)).collect();
     if active.len() > 1 {
-        let message = format!("only one step may be in_progress; these are: {}", active.join(", "));
+        let message = format!("only one step may be in_progress; these are: {}", visible(&active.join(", ")));
         found.push(Violation::new("P4", Code::SeveralInProgress, message).of_steps(active));
     } else if active.is_empty()
         && let Some((at, next)) = with(StepStatus::Pending).next()
     {
         let pending: Vec<_> = with(StepStatus::Pending).map(|(at, step)| label(at, step)).collect();
-        let next = label(at, next);
+        let next = visible(&label(at, next));
         let message =
             format!("steps are pending, so exactly one must be in_progress; mark one, for example `{next}`");
         found.push(Violation::new("P5", Code::NoActiveStep, message).of_steps(pending));

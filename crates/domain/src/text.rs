@@ -35,6 +35,15 @@ pub(crate) fn fits_step_id(c: char) -> bool {
     !is_invisible(c) && (is_space || !is_white_space(c))
 }
 
+/// The text as a message quotes it: what would be invisible or break the line is written as `\u{200b}`.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if fits_step_id(c) { shown.push(c) } else { shown.extend(c.escape_unicode()) }
+    }
+    shown
+}
+
 /// Why a text was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TextFault {
