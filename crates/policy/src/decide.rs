@@ -69,11 +69,11 @@ fn user(draft: &mut Draft<'_>, command: &UserCommand) -> Result<(), Rejection> {
             Ok(())
         }
         UserCommand::StartWork { lane, expected_plan_revision, prompt } => {
-            mode::start_work(draft, lane, *expected_plan_revision, prompt.as_ref())
+            mode::start_work(draft, known_lane(draft, lane)?, *expected_plan_revision, prompt.as_ref())
         }
         UserCommand::UpdatePlan { lane, update } => plan::update(draft, known_lane(draft, lane)?, update),
         UserCommand::ClosePlan { lane, expected_revision, reason } => {
-            plan::close(draft, lane, *expected_revision, reason)
+            plan::close(draft, known_lane(draft, lane)?, *expected_revision, reason)
         }
         UserCommand::SetGoal { goal_id, objective, criteria, budgets, replace } => {
             inbox::release(draft);
@@ -126,7 +126,9 @@ fn agent(draft: &mut Draft<'_>, command: &AgentCommand) -> Result<(), Rejection>
 
 fn runtime(draft: &mut Draft<'_>, command: &RuntimeCommand) -> Result<(), Rejection> {
     match command {
-        RuntimeCommand::AdmitTurn { lane, owner, model } => turn::admit(draft, lane, owner, model),
+        RuntimeCommand::AdmitTurn { lane, owner, model } => {
+            turn::admit(draft, known_lane(draft, lane)?, owner, model)
+        }
         RuntimeCommand::RecoverTurn { turn, dead, found } => {
             turn::recover(draft, *turn, dead.as_ref(), found)
         }
