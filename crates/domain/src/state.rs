@@ -15,7 +15,8 @@ use crate::inbox::InboxRow;
 use crate::mode::Mode;
 use crate::plan::Plan;
 use crate::turn::{
-    CallOutcome, CallState, RunningTurn, TOOL_NAME_CHARS, TurnEnd, TurnOutcome, TurnPhase, TurnTrigger,
+    CallOutcome, CallState, RunningTurn, StopReason, TOOL_NAME_CHARS, TurnEnd, TurnOutcome, TurnPhase,
+    TurnTrigger,
 };
 
 /// What a session is at one place of its log.
@@ -280,7 +281,10 @@ impl SessionState {
             }
             EventBody::TurnStopRequested { turn, reason } => {
                 if let Some(running) = core.running_mut(*turn) {
-                    running.stop.get_or_insert(*reason);
+                    // The first reason stays, but an interrupt says more than any: the user wants nothing to go on (G11).
+                    if running.stop.is_none() || *reason == StopReason::Interrupted {
+                        running.stop = Some(*reason);
+                    }
                 }
             }
             EventBody::ModelRequested { turn, request, attempt, estimated_input, charged_to } => {

@@ -228,7 +228,7 @@ pub struct RunningTurn {
     pub trigger: TurnTrigger,
     /// The Goal it is bound to.
     pub goal: Option<GoalBinding>,
-    /// The first reason it was asked to stop for.
+    /// The reason it was asked to stop for: the first one, or the user's interrupt.
     pub stop: Option<StopReason>,
     /// The ordinal of its last model request; 0 before the first.
     pub request: u32,

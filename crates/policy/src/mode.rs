@@ -53,9 +53,15 @@ pub(crate) fn start_work(
     }
 }
 
-/// Asks every running turn to stop.
+/// Asks every running turn to stop. An interrupt also reaches a turn that was asked before (G11).
 pub(crate) fn stop_all(draft: &mut Draft<'_>, reason: StopReason) {
-    let running = draft.state.core.running_turns().filter(|(_, turn)| turn.stop.is_none());
+    let is_new = |stop: Option<StopReason>| match reason {
+        StopReason::Interrupted => stop != Some(reason),
+        StopReason::PlanMode | StopReason::Budget | StopReason::GoalChanged | StopReason::Shutdown => {
+            stop.is_none()
+        }
+    };
+    let running = draft.state.core.running_turns().filter(|(_, turn)| is_new(turn.stop));
     let turns: Vec<_> = running.map(|(_, turn)| turn.number).collect();
     for turn in turns {
         draft.emit(EventBody::TurnStopRequested { turn, reason });
