@@ -27,7 +27,7 @@ pub(crate) fn admit(
     if open.effect.is_some() {
         return Err(dealt_with(call));
     }
-    grant::check(open.tool, call_grant, draft.state.core.mode)?;
+    grant::check_call(open.tool, call_grant, draft.state.core.mode)?;
     if running.goal_completed_in.is_some_and(|done| call.request > done) {
         return Err(turn::stopping(StopReason::GoalChanged));
     }

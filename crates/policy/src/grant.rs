@@ -27,7 +27,7 @@ pub const fn in_mode(grant: CapabilitySet, mode: Mode) -> CapabilitySet {
 }
 
 /// Whether a call may run in this mode. The refusal names what is missing and where it would be allowed.
-pub(crate) fn check(tool: &str, call: &CallGrant, mode: Mode) -> Result<(), Rejection> {
+pub fn check_call(tool: &str, call: &CallGrant, mode: Mode) -> Result<(), Rejection> {
     let missing: Vec<_> =
         call.requires.missing_from(in_mode(call.grant, mode)).map(Capability::name).collect();
     if !missing.is_empty() {

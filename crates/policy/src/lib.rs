@@ -30,7 +30,7 @@ pub use decide::decide;
 pub use decision::Decision;
 pub use facts::{Facts, KeyVerdict, LEASE_MS, Lease, Owner, key_verdict};
 pub use goal::{Mover, may_move};
-pub use grant::{PLAN_MODE, in_mode};
+pub use grant::{PLAN_MODE, check_call, in_mode};
 pub use mode::{PLAN_AGENT, turn_agent};
 pub use rejection::{PlanBrief, Rejection, StepBrief};
 pub use retry::{ATTEMPTS_IN_PLACE, IN_PLACE_MS};

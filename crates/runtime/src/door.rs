@@ -45,7 +45,7 @@ impl UserDoor {
     ) -> Result<Committed, CommandError> {
         let key = key.map(|key| {
             let payload = serde_json::to_vec(&command).unwrap_or_default();
-            (key, store::digest_of(&payload))
+            (key, store::digest(&payload))
         });
         let order = Order::User(self.user.clone(), command);
         self.sessions.execute(session, order, Extra { key, blob: None }).await
@@ -103,8 +103,10 @@ impl UserDoor {
             Ok(read) => read,
             Err(found) => return Err(self.refuse_plan(session, found).await?.into()),
         };
-        // The id of a plan that may not be needed is no part of what the command says.
-        let key = key.map(|key| (key, store::digest_of(candidate.to_string().as_bytes())));
+        // The fresh id of a plan that may not be needed is no part of what the command says.
+        let said = (&update.snapshot, update.expected_revision, &update.goal_id);
+        let payload = serde_json::to_vec(&said).unwrap_or_default();
+        let key = key.map(|key| (key, store::digest(&payload)));
         let order = Order::User(self.user.clone(), UserCommand::UpdatePlan { lane, update });
         let committed = self.sessions.execute(session, order, Extra { key, blob: None }).await?;
         accepted(&committed.events)

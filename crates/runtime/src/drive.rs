@@ -10,6 +10,7 @@ use domain::{
     CallOutcome, CallRef, Code, Event, Failure, FailureKind, ModelCall, SessionId, Seq, TokenUsage, TurnOutcome,
 };
 use serde_json::Value;
+use store::StoreError;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +134,7 @@ impl From<CommandError> for Leave {
                 }
                 _ => Self::fail(FailureKind::ProviderProtocol, rejection.to_string()),
             },
-            CommandError::Fault(fault) if fault.is_busy() => Self::fail(FailureKind::StoreBusy, fault.to_string()),
+            CommandError::Fault(fault @ StoreError::Busy(_)) => Self::fail(FailureKind::StoreBusy, fault.to_string()),
             CommandError::Fault(fault) => Self::fail(FailureKind::CorruptState, fault.to_string()),
         }
     }
@@ -211,14 +212,18 @@ impl Driver<'_> {
             system: agents::system_prompt(self.role, mode, workspace),
             tools: self.toolbox.offered(self.role, mode),
             history: Vec::new(),
-            work_state: agents::work_state_section(state, self.turn.lane()),
+            work_state: self.work_state(),
         };
         let estimate = estimated_tokens(&request, self.history.messages());
         self.turn.begin_request(estimate).await?;
         self.follow();
         request.history = self.history.messages().to_vec();
-        request.work_state = agents::work_state_section(self.turn.state(), self.turn.lane());
+        request.work_state = self.work_state();
         Ok(request)
+    }
+
+    fn work_state(&self) -> String {
+        agents::work_state_section(self.turn.state(), self.turn.lane())
     }
 
     /// Sends the request, and again in place after failures that pass (T9).
@@ -288,9 +293,10 @@ impl Driver<'_> {
             let text = format!("there is no tool `{}`; the tools on offer are: {}", asked.tool, names.join(", "));
             return self.refuse(call, CallOutcome::Invalid, text).await;
         };
+        let mode = self.turn.state().core.mode;
         let grant = toolbox.grant(self.role, spec);
         // Looking ahead spares a denied call its preparation; the admission decides again, in its transaction.
-        if let Err(denied) = policy::check_call(spec.name, &grant, self.turn.state().core.mode) {
+        if let Err(denied) = policy::check_call(spec.name, &grant, mode) {
             return self.refuse(call, CallOutcome::Denied, denied.to_string()).await;
         }
         let arguments = match toolbox::parse_arguments(&asked.arguments) {

@@ -1,8 +1,34 @@
 //! The one door to a session, the turn loop, the Goal-only scheduler and recovery.
+//!
+//! [`open`] gives the door, [`Sessions`], and the user's own, [`UserDoor`], which alone can issue what only a person
+//! may. An [`Engine`] runs turns: it asks a [`Model`], runs [`Tool`]s, and starts a turn for durable input or an active
+//! Goal and for nothing else. Loops elsewhere use the same steps through [`AdmittedTurn`]. Everything a client shows
+//! is one of the views here.
 
+mod door;
+mod drive;
+mod feed;
+mod history;
+mod owner;
+mod plan_input;
 mod ports;
+mod projection;
+mod recovery;
+mod scheduler;
+mod sessions;
+mod toolbox;
+mod turn;
+mod work_tools;
 
+pub use door::{NewGoal, UserDoor};
+pub use drive::{Driven, Observer, Unobserved};
 pub use ports::{
-    Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall, RequestedCall,
-    Tool, ToolFault, ToolOutput, ToolSpec,
+    Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall, RequestedCall, Tool,
+    ToolFault, ToolOutput, ToolSpec,
 };
+pub use projection::{GoalView, ModeView, PlanAccepted, PlanView, SessionView, TurnView};
+pub use recovery::Recovery;
+pub use scheduler::{Engine, EngineError, Scope, Step, Workshop};
+pub use sessions::{CommandError, Sessions, open};
+pub use toolbox::Toolbox;
+pub use turn::AdmittedTurn;

@@ -72,6 +72,22 @@ pub enum Step {
     },
 }
 
+/// Why an engine cannot go on with a session.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A command was refused, or the store is at fault.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The session's workspace cannot be opened.
+    #[error("the workspace {path} cannot be opened: {source}")]
+    Workspace {
+        /// Its root.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
 /// The longest sleep before looking at the clock again: a clock that was set, or a manual one, is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// The shortest: a manual clock that was advanced in a test is noticed at once.
@@ -108,7 +124,7 @@ impl Engine {
     }
 
     /// Does the next thing in a session: recovers a lost turn, or runs the turn that is due, or says why not.
-    pub async fn step(&self, session: SessionId, scope: Scope) -> Result<Step, CommandError> {
+    pub async fn step(&self, session: SessionId, scope: Scope) -> Result<Step, EngineError> {
         let view = self.sessions.view(session).await?;
         match view.next {
             NextAction::WaitFor { .. } => self.recover(session, &view.workspace).await,
@@ -119,7 +135,7 @@ impl Engine {
         }
     }
 
-    async fn recover(&self, session: SessionId, workspace: &str) -> Result<Step, CommandError> {
+    async fn recover(&self, session: SessionId, workspace: &str) -> Result<Step, EngineError> {
         let (_, evidence) = self.open(workspace).await?;
         match self.sessions.recover(session, evidence.as_ref()).await? {
             Recovery::Recovered { events } => {
@@ -131,7 +147,7 @@ impl Engine {
         }
     }
 
-    async fn run(&self, session: SessionId, workspace: &str) -> Result<Step, CommandError> {
+    async fn run(&self, session: SessionId, workspace: &str) -> Result<Step, EngineError> {
         let (toolbox, _) = self.open(workspace).await?;
         let admitted = self.sessions.admit(session, self.model.name()).await;
         let turn = match admitted {
@@ -142,7 +158,7 @@ impl Engine {
             {
                 return Ok(Step::Busy { until: self.sessions.now() });
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let number = turn.number();
         match drive(turn, self.model.as_ref(), &toolbox, self.observer.as_ref()).await? {
@@ -151,8 +167,8 @@ impl Engine {
         }
     }
 
-    async fn open(&self, workspace: &str) -> Result<(Toolbox, Arc<dyn Evidence>), CommandError> {
+    async fn open(&self, workspace: &str) -> Result<(Toolbox, Arc<dyn Evidence>), EngineError> {
         let opened = self.workshop.open(workspace).await;
-        opened.map_err(|error| CommandError::Fault(store::StoreError::Workspace(format!("{workspace}: {error}"))))
+        opened.map_err(|source| EngineError::Workspace { path: workspace.to_owned(), source })
     }
 }

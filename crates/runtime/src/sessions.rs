@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::{
-    ClientName, CommandKey, Digest, Event, GoalId, LaneId, PlanId, Seq, SessionId, SessionState, Timestamp, WorkerName,
+    ClientName, CommandKey, Digest, GoalId, LaneId, PlanId, SessionId, SessionState, Timestamp, WorkerName,
 };
 use policy::{AgentCommand, Command, ContinuationView, Decision, Facts, NextAction, Owner, Rejection, RuntimeCommand};
 use policy::{UserActor, UserCommand};
@@ -106,16 +106,6 @@ impl Sessions {
         let head = self.head(session).await?;
         let view = ContinuationView::of_lane(&head.state.core, &LaneId::main());
         Ok(policy::next_action(&view, self.now()))
-    }
-
-    /// The events strictly after a place of the log, oldest first (E6).
-    pub async fn events_after(
-        &self,
-        session: SessionId,
-        after: Seq,
-        limit: u32,
-    ) -> Result<Vec<Event>, StoreError> {
-        self.inner.store.events_after(session, after, limit).await
     }
 
     /// Sessions that need attention at this moment, of one workspace or of all (T3, T11).

@@ -35,11 +35,16 @@ impl Toolbox {
         self.tools.iter().map(|tool| tool.spec()).chain(work_tools::specs().iter().map(|(_, spec)| spec))
     }
 
-    /// The tools that an agent may use in a mode, in a stable order (C2, V3).
+    /// The tools that a turn of this agent is offered in a mode, in a stable order (C2, V3).
     pub(crate) fn offered(&self, role: &Role, mode: Mode) -> Vec<ToolSpec> {
         let is_offered =
             |spec: &&ToolSpec| agents::is_offered(role, mode, &self.allowed, spec.name, spec.requires);
         self.specs().filter(is_offered).cloned().collect()
+    }
+
+    /// What a call of this tool by this agent takes and has (C2).
+    pub(crate) fn grant(&self, role: &Role, spec: &ToolSpec) -> CallGrant {
+        agents::call_grant(role, &self.allowed, spec.name, spec.requires)
     }
 
     /// The tool of this name, whether it is offered or not: a refusal says why (C2).
@@ -50,11 +55,6 @@ impl Toolbox {
         }
         let (tool, spec) = work_tools::specs().iter().find(|(_, spec)| spec.name == name)?;
         Some((Found::WorkState(*tool), spec))
-    }
-
-    /// What a call of this tool by this agent takes and has (C2).
-    pub(crate) fn grant(&self, role: &Role, spec: &ToolSpec) -> CallGrant {
-        agents::call_grant(role, &self.allowed, spec.name, spec.requires)
     }
 }
 

@@ -200,7 +200,7 @@ impl AdmittedTurn {
     ) -> Result<(), CommandError> {
         // The triple names the call: models repeat their own ids (E5).
         let key = CommandKey::parse(&format!("call:{call}")).ok();
-        let key = key.map(|key| (key, store::digest_of(arguments.as_bytes())));
+        let key = key.map(|key| (key, store::digest(arguments.as_bytes())));
         self.commit(Order::Agent(command), Extra { key, blob: None }).await.map(drop)
     }
 
@@ -222,7 +222,7 @@ impl AdmittedTurn {
         result: String,
         full_output: Option<Vec<u8>>,
     ) -> Result<(), CommandError> {
-        let digest = full_output.as_deref().map(store::digest_of);
+        let digest = full_output.as_deref().map(store::digest);
         let command = RuntimeCommand::FinishCall { call, outcome, result, full_output: digest };
         self.commit(Order::Runtime(command), Extra { key: None, blob: full_output }).await.map(drop)
     }

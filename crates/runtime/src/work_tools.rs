@@ -34,19 +34,19 @@ pub(crate) enum WorkCall {
 /// The specs in the order in which they are offered.
 pub(crate) fn specs() -> &'static [(WorkTool, ToolSpec)] {
     static SPECS: LazyLock<Vec<(WorkTool, ToolSpec)>> = LazyLock::new(|| {
-        let schemas = [
-            (WorkTool::PlanGet, "plan_get", schema::<schemas::Nothing>()),
-            (WorkTool::PlanUpdate, "plan_update", schema::<schemas::PlanUpdate>()),
-            (WorkTool::PlanClose, "plan_close", schema::<schemas::PlanClose>()),
-            (WorkTool::GoalGet, "goal_get", schema::<schemas::Nothing>()),
-            (WorkTool::GoalUpdate, "goal_update", schema::<schemas::GoalUpdate>()),
-        ];
-        let with_entry = schemas.into_iter().filter_map(|(tool, name, input_schema)| {
-            let entry = agents::WORK_TOOLS.iter().find(|entry| entry.name == name)?;
-            let (description, requires) = (entry.description, entry.requires);
-            Some((tool, ToolSpec { name: entry.name, description, input_schema, requires }))
+        let specs = agents::WORK_TOOLS.iter().filter_map(|entry| {
+            let (tool, input_schema) = match entry.name {
+                "plan_get" => (WorkTool::PlanGet, schema::<schemas::Nothing>()),
+                "plan_update" => (WorkTool::PlanUpdate, schema::<schemas::PlanUpdate>()),
+                "plan_close" => (WorkTool::PlanClose, schema::<schemas::PlanClose>()),
+                "goal_get" => (WorkTool::GoalGet, schema::<schemas::Nothing>()),
+                "goal_update" => (WorkTool::GoalUpdate, schema::<schemas::GoalUpdate>()),
+                _ => return None,
+            };
+            let (name, description, requires) = (entry.name, entry.description, entry.requires);
+            Some((tool, ToolSpec { name, description, input_schema, requires }))
         });
-        with_entry.collect()
+        specs.collect()
     });
     &SPECS
 }
