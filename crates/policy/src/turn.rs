@@ -230,7 +230,9 @@ pub(crate) fn end(
         return Err(out_of_order("an end before every admitted call has its result", &running));
     }
     finish_unadmitted_calls(draft, &running, "not run: the turn ended first");
-    charge_unanswered(draft, &running);
+    if may_have_cost(&outcome) {
+        charge_unanswered(draft, &running);
+    }
     let fate = match &outcome {
         TurnOutcome::Interrupted => Unconsumed::Cancel(InputCancelReason::Interrupted),
         TurnOutcome::Failed { .. } => Unconsumed::Cancel(InputCancelReason::TurnFailed),
@@ -243,6 +245,31 @@ pub(crate) fn end(
     }
     budget::settle(draft);
     Ok(())
+}
+
+/// Whether a request without an answer may have cost something. One that the provider turned away, or that never
+/// reached it, did not: an outage of a night must not use up the budget.
+const fn may_have_cost(outcome: &TurnOutcome) -> bool {
+    let TurnOutcome::Failed { failure } = outcome else { return true };
+    match failure.kind {
+        FailureKind::StreamIncomplete
+        | FailureKind::EmptyResponse
+        | FailureKind::ProviderProtocol
+        | FailureKind::Refused
+        | FailureKind::Stuck
+        | FailureKind::StoreBusy
+        | FailureKind::CorruptState => true,
+        FailureKind::RateLimited
+        | FailureKind::ServerError
+        | FailureKind::Transport
+        | FailureKind::ContextLimit
+        | FailureKind::Authentication
+        | FailureKind::QuotaExhausted
+        | FailureKind::Unsupported
+        | FailureKind::ModelUnavailable
+        | FailureKind::PromptTooLarge
+        | FailureKind::NoSuchAgent => false,
+    }
 }
 
 /// A request that was sent and never answered still cost something (G4, G5).
