@@ -25,7 +25,7 @@ fn next_plan(draft: &Draft<'_>, lane: &LaneId, update: &PlanUpdate) -> Result<Pl
         (_, Some(sent)) => {
             let actual = draft.state.current_revision(lane);
             if sent != actual {
-                return Err(vec![conflict(draft, lane, sent, actual)]);
+                return Err(vec![conflict("P9", draft, lane, sent, actual)]);
             }
             current
         }
@@ -52,12 +52,18 @@ fn revision_required(current: Option<&Plan>) -> Violation {
     )
 }
 
-fn conflict(draft: &Draft<'_>, lane: &LaneId, sent: Revision, actual: Revision) -> Violation {
+fn conflict(
+    rule: &'static str,
+    draft: &Draft<'_>,
+    lane: &LaneId,
+    sent: Revision,
+    actual: Revision,
+) -> Violation {
     let by = draft.state.latest_plan(lane).map_or(String::new(), |latest| match &latest.head.closed {
         Some(closed) => format!(" (the plan was closed by {}: {})", closed.by.kind(), closed.reason),
         None => format!(" (changed by {})", latest.head.by.kind()),
     });
-    Violation::new("P9", Code::RevisionConflict, format!("sent {sent}, current is {actual}{by}"))
+    Violation::new(rule, Code::RevisionConflict, format!("sent {sent}, current is {actual}{by}"))
 }
 
 /// P10 and P11: what must not change between two revisions of one plan.
@@ -112,7 +118,7 @@ pub(crate) fn close(
     };
     let actual = plan.revision;
     if let Some(sent) = expected_revision.filter(|sent| *sent != actual) {
-        return reject(conflict(draft, lane, sent, actual));
+        return reject(conflict("P17", draft, lane, sent, actual));
     }
     if plan.standing() == Standing::Complete {
         let message =

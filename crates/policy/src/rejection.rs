@@ -86,6 +86,11 @@ impl Rejection {
         self
     }
 
+    /// Whether sending the steps again repairs the call: not for closing a plan or starting work on it.
+    fn is_about_an_update(&self) -> bool {
+        !self.violations.iter().any(|violation| matches!(violation.rule, "P17" | "M4"))
+    }
+
     /// No session of this id.
     pub fn unknown_session(id: SessionId) -> Self {
         Self::new(
@@ -117,8 +122,12 @@ impl fmt::Display for Rejection {
                 let separator = if at == 0 { " " } else { " · " };
                 write!(f, "{separator}{} {}", step.id, step.status)?;
             }
-            write!(f, ". Resend all steps with \"expected_revision\": {}.", plan.revision)?;
-        } else if self.current_revision.is_some() {
+            if self.is_about_an_update() {
+                write!(f, ". Resend all steps with \"expected_revision\": {}.", plan.revision)?;
+            } else {
+                write!(f, ". The current revision is {}.", plan.revision)?;
+            }
+        } else if self.current_revision.is_some() && self.is_about_an_update() {
             write!(f, ". There is no current plan: send all steps without \"expected_revision\".")?;
         }
         Ok(())
