@@ -1,8 +1,8 @@
 //! The user's own door. Whoever holds it speaks for a person.
 
 use domain::{
-    AgentName, Budgets, Code, CommandKey, Event, EventBody, GoalId, InputId, InputText, LaneId, Objective, Remark,
-    Revision, SessionId, UnknownKeys, Violation,
+    AgentName, Budgets, Code, CommandKey, Event, EventBody, GoalId, InputId, InputText, LaneId, Objective,
+    Remark, Revision, SessionId, UnknownKeys, Violation,
 };
 use policy::{Rejection, UserActor, UserCommand};
 use serde_json::Value;
@@ -109,8 +109,9 @@ impl UserDoor {
         let key = key.map(|key| (key, store::digest(&payload)));
         let order = Order::User(self.user.clone(), UserCommand::UpdatePlan { lane, update });
         let committed = self.sessions.execute(session, order, Extra { key, blob: None }).await?;
-        accepted(&committed.events)
-            .ok_or_else(|| Rejection::new("E5", Code::KeyReused, "the key was used for another kind of command").into())
+        accepted(&committed.events).ok_or_else(|| {
+            Rejection::new("E5", Code::KeyReused, "the key was used for another kind of command").into()
+        })
     }
 
     /// The refusal of a candidate that was never tried, with the plan as it is (P14).
@@ -135,7 +136,8 @@ impl UserDoor {
         let lane = LaneId::main();
         let command = UserCommand::ClosePlan { lane: lane.clone(), expected_revision, reason };
         let committed = self.act(session, command, None).await?;
-        let view = committed.state.latest_plan(&lane).map(|latest| PlanView::of(latest.plan, Some(latest.head)));
+        let view =
+            committed.state.latest_plan(&lane).map(|latest| PlanView::of(latest.plan, Some(latest.head)));
         view.ok_or_else(|| Rejection::new("P17", Code::NoPlan, "there is no plan").into())
     }
 
@@ -143,7 +145,8 @@ impl UserDoor {
     pub async fn set_goal(&self, session: SessionId, new: NewGoal) -> Result<GoalId, CommandError> {
         let goal_id = fresh_goal();
         let NewGoal { objective, criteria, budgets, replace } = new;
-        self.act(session, UserCommand::SetGoal { goal_id, objective, criteria, budgets, replace }, None).await?;
+        self.act(session, UserCommand::SetGoal { goal_id, objective, criteria, budgets, replace }, None)
+            .await?;
         Ok(goal_id)
     }
 
@@ -178,8 +181,10 @@ impl UserDoor {
         text: InputText,
         key: Option<CommandKey>,
     ) -> Result<InputId, CommandError> {
-        let committed = self.act(session, UserCommand::SubmitInput { lane: LaneId::main(), text }, key).await?;
-        let queued = committed.events.iter().find(|event| matches!(event.body, EventBody::InputQueued { .. }));
+        let committed =
+            self.act(session, UserCommand::SubmitInput { lane: LaneId::main(), text }, key).await?;
+        let queued =
+            committed.events.iter().find(|event| matches!(event.body, EventBody::InputQueued { .. }));
         Ok(InputId(queued.map_or(committed.state.core.head, |event| event.seq)))
     }
 

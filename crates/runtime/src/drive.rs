@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use agents::Role;
 use domain::{
-    CallOutcome, CallRef, Code, Event, Failure, FailureKind, ModelCall, SessionId, Seq, TokenUsage, TurnOutcome,
+    CallOutcome, CallRef, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, TokenUsage,
+    TurnOutcome,
 };
 use serde_json::Value;
 use store::StoreError;
@@ -27,7 +28,7 @@ const LOOK_MS: u64 = 200;
 /// the kernel, and waiting on would not help.
 const REAP_MS: u64 = 5_000;
 /// Events read at once when a transcript is loaded: bounds memory, not the transcript.
-const PAGE: u32 = 500;
+const PAGE: usize = 500;
 /// Bytes of a token, roughly, in English and code; used where a provider reports no usage (G5).
 const BYTES_PER_TOKEN: u64 = 4;
 
@@ -134,7 +135,9 @@ impl From<CommandError> for Leave {
                 }
                 _ => Self::fail(FailureKind::ProviderProtocol, rejection.to_string()),
             },
-            CommandError::Fault(fault @ StoreError::Busy(_)) => Self::fail(FailureKind::StoreBusy, fault.to_string()),
+            CommandError::Fault(fault @ StoreError::Busy(_)) => {
+                Self::fail(FailureKind::StoreBusy, fault.to_string())
+            }
             CommandError::Fault(fault) => Self::fail(FailureKind::CorruptState, fault.to_string()),
         }
     }
@@ -162,9 +165,11 @@ impl Driver<'_> {
         loop {
             let page = self.turn.sessions().events_after(self.turn.session(), self.followed, PAGE).await;
             let page = page.map_err(CommandError::Fault)?;
-            let Some(last) = page.last() else { break };
-            self.followed = last.seq;
-            page.iter().for_each(|event| self.history.follow(event));
+            page.events.iter().for_each(|event| self.history.follow(event));
+            self.followed = page.next;
+            if !page.has_more {
+                break;
+            }
         }
         // What is fresh was read with the log; the observer still has to see it.
         for event in self.turn.take_fresh() {
@@ -290,7 +295,8 @@ impl Driver<'_> {
         let toolbox = self.toolbox;
         let Some((found, spec)) = toolbox.find(&asked.tool) else {
             let names: Vec<_> = offered.iter().map(|spec| spec.name).collect();
-            let text = format!("there is no tool `{}`; the tools on offer are: {}", asked.tool, names.join(", "));
+            let text =
+                format!("there is no tool `{}`; the tools on offer are: {}", asked.tool, names.join(", "));
             return self.refuse(call, CallOutcome::Invalid, text).await;
         };
         let mode = self.turn.state().core.mode;
@@ -328,15 +334,13 @@ impl Driver<'_> {
         let lane = self.turn.lane().clone();
         let prepared = work_tools::prepare(tool, call, grant.clone(), arguments, self.turn.state(), &lane);
         let refusal = match prepared {
-            Ok(WorkCall::Read(text)) => {
-                match self.turn.admit_call(call, grant, domain::Effect::Read).await {
-                    Ok(()) => {
-                        let (text, full) = toolbox::shorten(text);
-                        return Ok(self.turn.finish_call(call, CallOutcome::Succeeded, text, full).await?);
-                    }
-                    Err(error) => refusal_of_call(error)?,
+            Ok(WorkCall::Read(text)) => match self.turn.admit_call(call, grant, domain::Effect::Read).await {
+                Ok(()) => {
+                    let (text, full) = toolbox::shorten(text);
+                    return Ok(self.turn.finish_call(call, CallOutcome::Succeeded, text, full).await?);
                 }
-            }
+                Err(error) => refusal_of_call(error)?,
+            },
             Ok(WorkCall::Change(command)) => {
                 match self.turn.work_state_call(call, command, &asked.arguments).await {
                     Ok(()) => return Ok(()),

@@ -1,9 +1,9 @@
 //! Reading: one session, lists of them, plans and the events after a cursor (E6).
 
-use domain::{Event, LaneId, PlanDiff, PlanId, Revision, Seq, SessionId};
-use store::{SessionSummary, StoreError};
+use domain::{Seq, SessionId};
+use store::{Page, SessionFilter, SessionSummary, StoreError};
 
-use crate::projection::{PlanView, SessionView};
+use crate::projection::SessionView;
 use crate::sessions::{CommandError, Sessions};
 
 impl Sessions {
@@ -14,8 +14,8 @@ impl Sessions {
     }
 
     /// Sessions, the latest first.
-    pub async fn list(&self, workspace: Option<&str>, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
-        self.store().sessions(workspace, limit).await
+    pub async fn list(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
+        self.store().sessions(filter).await
     }
 
     /// The events strictly after a place of the log, oldest first (E6).
@@ -23,8 +23,8 @@ impl Sessions {
         &self,
         session: SessionId,
         after: Seq,
-        limit: u32,
-    ) -> Result<Vec<Event>, StoreError> {
+        limit: usize,
+    ) -> Result<Page, StoreError> {
         self.store().events_after(session, after, limit).await
     }
 }

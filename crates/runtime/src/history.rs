@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use domain::{CallRef, Event, EventBody, InputId, InputText, ModelCall, StopReason, TurnNumber, TurnOutcome, TurnTrigger};
+use domain::{
+    CallRef, Event, EventBody, InputId, InputText, ModelCall, StopReason, TurnNumber, TurnOutcome,
+    TurnTrigger,
+};
 
 use crate::ports::{HistoryCall, Message};
 
@@ -39,8 +42,10 @@ impl History {
                 self.queued.remove(row);
             }
             EventBody::InputConsumed { rows, .. } => {
-                for text in rows.iter().filter_map(|row| self.queued.remove(row)) {
-                    self.push(Message::User { text: text.to_string() });
+                for row in rows {
+                    if let Some(text) = self.queued.remove(row) {
+                        self.push(Message::User { text: text.into() });
+                    }
                 }
             }
             EventBody::TurnStarted { trigger, .. } => {
@@ -71,7 +76,9 @@ impl History {
                 }
             }
             EventBody::TurnLost { .. } => {
-                self.note("[This turn was cut off by a crash. What it had recorded stands above.]".to_owned());
+                self.note(
+                    "[This turn was cut off by a crash. What it had recorded stands above.]".to_owned(),
+                );
             }
             // The rest is state, which the work-state section shows, or bookkeeping.
             _ => {}

@@ -23,8 +23,8 @@ mod work_tools;
 pub use door::{NewGoal, UserDoor};
 pub use drive::{Driven, Observer, Unobserved};
 pub use ports::{
-    Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall, RequestedCall, Tool,
-    ToolFault, ToolOutput, ToolSpec,
+    Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall, RequestedCall,
+    Tool, ToolFault, ToolOutput, ToolSpec,
 };
 pub use projection::{GoalView, ModeView, PlanAccepted, PlanView, SessionView, TurnView};
 pub use recovery::Recovery;

@@ -1,9 +1,9 @@
 //! What clients show: one shared reading of the state, so that no client keeps its own.
 
 use domain::{
-    Actor, AgentName, Budgets, GoalId, GoalState, GoalStatus, GoalUsage, LaneId, Mode, ModelName, Plan, PlanClosure,
-    PlanHead, PlanId, Revision, Retry, Seq, SessionId, SessionState, Step, StepId, StopReason, Timestamp, TurnEnd,
-    TurnNumber, TurnTrigger,
+    Actor, AgentName, Budgets, GoalId, GoalState, GoalStatus, GoalUsage, LaneId, Mode, ModelName, Plan,
+    PlanClosure, PlanHead, PlanId, Retry, Revision, Seq, SessionId, SessionState, Step, StepId, StopReason,
+    Timestamp, TurnEnd, TurnNumber, TurnTrigger,
 };
 use policy::{ContinuationView, NextAction};
 use schemars::JsonSchema;

@@ -1,7 +1,6 @@
 //! The Goal-only scheduler: turns start because of input or an active Goal, and for no other reason (T1).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{Code, Event, SessionId, Timestamp, TurnNumber, TurnOutcome};
@@ -88,22 +87,10 @@ pub enum EngineError {
     },
 }
 
-/// The longest sleep before looking at the clock again: a clock that was set, or a manual one, is noticed.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-/// The shortest: a manual clock that was advanced in a test is noticed at once.
-const SHORTEST_SLEEP: Duration = Duration::from_millis(5);
-
 impl Sessions {
     /// Waits until the store's clock has reached a moment.
     pub async fn sleep_until(&self, at: Timestamp) {
-        loop {
-            let left = at.0.saturating_sub(self.now().0);
-            let Ok(left) = u64::try_from(left) else { return };
-            if left == 0 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(left).clamp(SHORTEST_SLEEP, LONGEST_SLEEP)).await;
-        }
+        self.store().clock().until(at).await;
     }
 }
 
@@ -131,7 +118,9 @@ impl Engine {
             NextAction::WaitUntil { at, .. } => Ok(Step::WaitUntil { at }),
             NextAction::Idle { why } => Ok(Step::Idle { why }),
             NextAction::RunGoal { .. } if scope == Scope::InputOnly => Ok(Step::GoalHeldBack),
-            NextAction::RunInput { .. } | NextAction::RunGoal { .. } => self.run(session, &view.workspace).await,
+            NextAction::RunInput { .. } | NextAction::RunGoal { .. } => {
+                self.run(session, &view.workspace).await
+            }
         }
     }
 
@@ -139,7 +128,9 @@ impl Engine {
         let (_, evidence) = self.open(workspace).await?;
         match self.sessions.recover(session, evidence.as_ref()).await? {
             Recovery::Recovered { events } => {
-                events.iter().for_each(|event| self.observer.event(session, event));
+                for event in &events {
+                    self.observer.event(session, event);
+                }
                 Ok(Step::Recovered { events })
             }
             Recovery::OwnerIsAlive { until } => Ok(Step::Busy { until }),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use domain::{
     ClientName, CommandKey, Digest, GoalId, LaneId, PlanId, SessionId, SessionState, Timestamp, WorkerName,
 };
-use policy::{AgentCommand, Command, ContinuationView, Decision, Facts, NextAction, Owner, Rejection, RuntimeCommand};
+use policy::{
+    AgentCommand, Command, ContinuationView, Decision, Facts, NextAction, Owner, Rejection, RuntimeCommand,
+};
 use policy::{UserActor, UserCommand};
 use store::{Ask, CommandKeyed, Committed, ExecuteError, Head, Store, StoreError};
 
@@ -15,6 +17,7 @@ use crate::owner;
 /// Opens the door to the sessions of a store, and the user's own door for the client that speaks for a person.
 ///
 /// Only the composition root calls this, so it alone decides who gets the [`UserDoor`] (M1).
+#[expect(clippy::missing_panics_doc, reason = "a name made here always fits")]
 pub fn open(store: Store, client: ClientName) -> (Sessions, UserDoor) {
     let worker = WorkerName::try_from(format!("w-{}", uuid::Uuid::now_v7().simple()));
     let worker = worker.expect("34 letters, digits and a hyphen are a name");
@@ -109,7 +112,7 @@ impl Sessions {
     }
 
     /// Sessions that need attention at this moment, of one workspace or of all (T3, T11).
-    pub async fn due(&self, workspace: Option<&str>, limit: u32) -> Result<Vec<SessionId>, StoreError> {
+    pub async fn due(&self, workspace: Option<&str>, limit: usize) -> Result<Vec<SessionId>, StoreError> {
         self.inner.store.due(self.now(), workspace, limit).await
     }
 }

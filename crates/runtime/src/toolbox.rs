@@ -63,9 +63,8 @@ pub(crate) fn parse_arguments(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    let value: Value = serde_json::from_str(text).map_err(|fault| {
-        format!("the arguments are not valid JSON ({fault}); send one JSON object")
-    })?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|fault| format!("the arguments are not valid JSON ({fault}); send one JSON object"))?;
     if value.is_object() { Ok(value) } else { Err("the arguments must be one JSON object".to_owned()) }
 }
 

@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use domain::{
-    AgentName, CallOutcome, CallRef, CommandKey, Effect, Event, EventBody, Failure, LaneId, ModelCall, ModelName,
-    RunningTurn, SessionId, SessionState, StopReason, Timestamp, TokenUsage, TurnNumber, TurnOutcome,
+    AgentName, CallOutcome, CallRef, CommandKey, Effect, Event, EventBody, Failure, LaneId, ModelCall,
+    ModelName, RunningTurn, SessionId, SessionState, StopReason, Timestamp, TokenUsage, TurnNumber,
+    TurnOutcome,
 };
 use policy::{AgentCommand, CallGrant, Jitter, RuntimeCommand};
 use store::Committed;
@@ -156,7 +157,8 @@ impl AdmittedTurn {
         failure: Failure,
         elapsed_ms: i64,
     ) -> Result<Option<Timestamp>, CommandError> {
-        let command = RuntimeCommand::FailRequest { turn: self.number, failure, elapsed_ms, jitter: jitter() };
+        let command =
+            RuntimeCommand::FailRequest { turn: self.number, failure, elapsed_ms, jitter: jitter() };
         let committed = self.record(command).await?;
         let retry = committed.events.iter().find_map(|event| match &event.body {
             EventBody::ModelFailed { retry_at, .. } => *retry_at,
@@ -188,7 +190,9 @@ impl AdmittedTurn {
         grant: CallGrant,
         effect: Effect,
     ) -> Result<(), CommandError> {
-        self.commit(Order::Agent(AgentCommand::AdmitCall { call, grant, effect }), Extra::default()).await.map(drop)
+        self.commit(Order::Agent(AgentCommand::AdmitCall { call, grant, effect }), Extra::default())
+            .await
+            .map(drop)
     }
 
     /// Runs a call that changes the session itself: admission, change and answer are one transaction.

@@ -167,12 +167,17 @@ pub(crate) fn prepare(
         WorkTool::PlanClose => {
             let object = object(arguments)?;
             let expected_revision = match object.get("expected_revision") {
-                Some(value) => decode_revision("expected_revision", value).map_err(|found| Rejection::of(vec![found])),
-                None => Err(invalid("P17", "`expected_revision` is missing; send the plan's current revision")),
+                Some(value) => {
+                    decode_revision("expected_revision", value).map_err(|found| Rejection::of(vec![found]))
+                }
+                None => {
+                    Err(invalid("P17", "`expected_revision` is missing; send the plan's current revision"))
+                }
             };
             let expected_revision = expected_revision.map_err(|refusal| refusal.with_plan(state, lane))?;
             let reason = remark(object, "reason")?;
-            let reason = reason.ok_or_else(|| invalid("P17", "`reason` is missing; say why the plan no longer applies"))?;
+            let reason = reason
+                .ok_or_else(|| invalid("P17", "`reason` is missing; say why the plan no longer applies"))?;
             change(AgentCommand::ClosePlan { call, grant, expected_revision, reason })
         }
         WorkTool::GoalUpdate => {
@@ -183,7 +188,12 @@ pub(crate) fn prepare(
                     let message = "a Goal cannot be blocked by this tool; tell the user what is in the way";
                     return Err(invalid("G3", message));
                 }
-                _ => return Err(invalid("G3", "`status` must be \"completed\", the only status an agent can set")),
+                _ => {
+                    return Err(invalid(
+                        "G3",
+                        "`status` must be \"completed\", the only status an agent can set",
+                    ));
+                }
             }
             change(AgentCommand::CompleteGoal { call, grant, summary: remark(object, "summary")? })
         }
