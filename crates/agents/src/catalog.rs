@@ -39,7 +39,7 @@ starts nothing and nothing waits for it. Never use it for a single simple action
 Send the full snapshot each time: the title and every step in order, 3–12 steps. A step has a short stable id such as \
 \"verify\", a title, and a status: pending, in_progress or completed.
 - First call: start the first step in_progress, and send no expected_revision.
-- Later calls: send the current revision as expected_revision. Keep every accepted id; titles and order may change and \
+- Later calls: send the plan's current revision, shown in the work-state section, as expected_revision. Keep every accepted id; titles and order may change and \
 steps may be added, but none may be removed, and a completed step stays completed.
 - While a step is pending, exactly one step is in_progress. When all steps are completed, none is.
 - Once a plan is completed or closed, a call without expected_revision opens the next plan.
@@ -58,3 +58,31 @@ const GOAL_UPDATE: &str = "\
 Declares the active Goal reached: status \"completed\", and optionally a summary of the result. Call it only when the \
 objective and the criteria are met and you have verified that they are. Doing less than was asked, running out of \
 ideas or a budget near its end is not completion. Afterwards you get one last answer, without tools, for your report.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tool_requires_what_it_does_and_nothing_more() {
+        let line = |tool: &WorkTool| {
+            let requires: Vec<_> = tool.requires.iter().map(Capability::name).collect();
+            format!("{} {}\n", tool.name, requires.join(","))
+        };
+        let lines: String = WORK_TOOLS.iter().map(line).collect();
+        insta::assert_snapshot!(lines, @r"
+        plan_get read_work_state
+        plan_update update_plan
+        plan_close update_plan
+        goal_get read_work_state
+        goal_update update_goal
+        ");
+    }
+
+    #[test]
+    fn what_the_model_reads_about_them() {
+        let texts: Vec<_> =
+            WORK_TOOLS.iter().map(|tool| format!("{}\n\n{}\n", tool.name, tool.description)).collect();
+        insta::assert_snapshot!(texts.join("\n----\n\n"));
+    }
+}

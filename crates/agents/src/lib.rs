@@ -2,8 +2,8 @@
 //! section.
 //!
 //! Pure: text and tables in, text and sets out. Nothing here decides whether a command is allowed; that is `policy`,
-//! which intersects the grant that comes with a call with the mode it reads when it admits the call. No text here is a guard
-//! either: with an empty system prompt every refusal is the same (C7).
+//! which intersects the grant that comes with a call with the mode it reads when it admits the call. No text here is
+//! a guard either: with an empty system prompt every refusal is the same (C7).
 //!
 //! The tour: a [`Role`] is a row of one table. [`is_offered`] and [`call_grant`] narrow it to one tool. [`WORK_TOOLS`]
 //! lists the tools that act on the session itself. [`system_prompt`] is the stable head of every request and

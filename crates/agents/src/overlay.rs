@@ -61,3 +61,63 @@ pub fn is_offered(
 pub fn call_grant(role: &Role, allowed: &ToolAllowList, tool: &str, requires: CapabilitySet) -> CallGrant {
     CallGrant { requires, grant: role.grant, tool_is_allowed: allowed.allows(tool) }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::Capability;
+    use policy::PLAN_MODE;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::role::{role, roles};
+
+    fn only(names: &[&str]) -> ToolAllowList {
+        ToolAllowList::Only(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn c2_a_tool_is_offered_only_if_role_mode_and_list_all_let_it_through() {
+        let pairs = Capability::ALL.into_iter().flat_map(|one| Capability::ALL.map(|other| [one, other]));
+        for needs in pairs {
+            let requires = CapabilitySet::of(&needs);
+            for role in roles() {
+                let has_all = needs.iter().all(|need| role.grant.holds(*need));
+                let mode_lets = needs.iter().all(|need| PLAN_MODE.holds(*need));
+                let offers = |mode, list: &ToolAllowList| is_offered(role, mode, list, "t", requires);
+                assert_eq!(offers(Mode::Work, &ToolAllowList::All), has_all, "{} {needs:?}", role.name);
+                assert_eq!(offers(Mode::Plan, &ToolAllowList::All), has_all && mode_lets);
+                assert_eq!(offers(Mode::Work, &only(&["s", "t"])), has_all);
+                assert!(!offers(Mode::Work, &only(&["s"])));
+            }
+        }
+    }
+
+    #[test]
+    fn c4_in_plan_mode_no_role_has_more_than_the_plan_role() {
+        let plan = role(&"plan".parse().unwrap()).unwrap();
+        for role in roles() {
+            assert_eq!(effective_grant(role, Mode::Plan), plan.grant, "{}", role.name);
+        }
+    }
+
+    #[test]
+    fn a_call_brings_its_role_and_leaves_the_mode_to_its_admission() {
+        let build = role(&"build".parse().unwrap()).unwrap();
+        let requires = CapabilitySet::of(&[Capability::WriteWorkspace]);
+        let grant = call_grant(build, &only(&["edit_file"]), "write_file", requires);
+        assert_eq!(grant, CallGrant { requires, grant: build.grant, tool_is_allowed: false });
+    }
+
+    fn lists() -> impl Strategy<Value = ToolAllowList> {
+        let names = proptest::collection::btree_set("[a-d]", 0..4);
+        prop_oneof![1 => Just(ToolAllowList::All), 4 => names.prop_map(ToolAllowList::Only)]
+    }
+
+    proptest! {
+        #[test]
+        fn c2_an_allow_list_only_narrows(one in lists(), other in lists(), tool in "[a-e]") {
+            let both = one.clone().intersect(&other);
+            prop_assert_eq!(both.allows(&tool), one.allows(&tool) && other.allows(&tool));
+        }
+    }
+}

@@ -42,3 +42,6 @@ pub fn continuation_line(continuation: u64) -> String {
          have verified that, call `goal_update`; otherwise end with a short report of what is done and what is left."
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn m2_the_plan_agent_is_not_for_choosing() {
+    fn the_plan_agent_is_not_for_choosing() {
         let names: Vec<_> = selectable().map(|role| role.name).collect();
         assert_eq!(names, ["orchestrator", "build", "deep"]);
     }

@@ -6,8 +6,7 @@
 use std::fmt::Write as _;
 
 use domain::{
-    Goal, GoalBinding, GoalStatus, LaneId, LatestPlan, Mode, PauseReason, SessionState, Standing, Step,
-    StepStatus,
+    Goal, GoalBinding, GoalStatus, LaneId, LatestPlan, Mode, PauseReason, SessionState, Step, StepStatus,
 };
 
 use crate::quote::{TAG, bare_id, quoted};
@@ -90,7 +89,7 @@ impl Writer {
         }
         if self.shortened > 0 {
             let shortened = self.shortened;
-            self.line(&format!("\n{shortened} texts shortened; plan_get and goal_get have them in full"));
+            self.line(&format!("\ntexts shortened: {shortened} (plan_get and goal_get have them in full)"));
         }
         format!("<{TAG}>\n{HEAD}\n{}</{TAG}>", self.text)
     }
@@ -113,8 +112,9 @@ impl Writer {
         if let Some(criteria) = &goal.criteria {
             self.field("criteria", criteria.as_str());
         }
+        let estimated = if goal.usage.tokens.estimated { " (partly estimated)" } else { "" };
         self.line(&format!(
-            "spent: {} of {} tokens, {} of {} turns",
+            "spent: {} of {} tokens{estimated}, {} of {} turns",
             goal.usage.tokens.charged(),
             goal.budgets.tokens,
             goal.usage.turns,
@@ -124,10 +124,10 @@ impl Writer {
             self.line(match bound {
                 Some(bound) if bound.goal_id != goal.id => "this turn works for another Goal",
                 Some(bound) if bound.revision != goal.revision => {
-                    "this turn cannot complete it: it changed since the turn started"
+                    "this turn cannot complete the Goal: it changed since the turn started"
                 }
-                Some(_) => "this turn works for it",
-                None => "this turn does not work for it and cannot complete it",
+                Some(_) => "this turn works for the Goal",
+                None => "this turn does not work for the Goal and cannot complete it",
             });
         }
     }
@@ -148,19 +148,9 @@ impl Writer {
     fn plan(&mut self, latest: LatestPlan<'_>) {
         let plan = latest.plan;
         let steps = plan.snapshot.steps();
-        let standing = match (&latest.head.closed, plan.standing()) {
-            (Some(_), _) => ", closed",
-            (None, Standing::Complete) => ", complete",
-            (None, Standing::Unfinished) => "",
-        };
         self.text.push('\n');
         self.field("plan", plan.snapshot.title().as_str());
-        self.line(&format!(
-            "revision {}, {} of {} completed{standing}",
-            plan.revision,
-            plan.completed(),
-            steps.len()
-        ));
+        self.line(&format!("revision {}, {} of {} completed", plan.revision, plan.completed(), steps.len()));
         if let Some(goal_id) = plan.goal_id {
             self.line(&format!("goal_id: {goal_id}"));
         }
@@ -213,3 +203,6 @@ impl Writer {
         self.text.push('\n');
     }
 }
+
+#[cfg(test)]
+mod tests;
