@@ -21,8 +21,7 @@ pub(crate) fn admit(
     call_grant: &CallGrant,
     effect: &Effect,
 ) -> Result<(), Rejection> {
-    let running = turn::running(draft, call.turn)?;
-    turn::check_goes_on(&running)?;
+    let running = turn::at_boundary(draft, call.turn)?;
     let open = open_call(&running, call)?;
     if open.effect.is_some() {
         return Err(dealt_with(call));

@@ -100,8 +100,7 @@ pub(crate) fn begin_request(
     turn: TurnNumber,
     estimated_input: u64,
 ) -> Result<(), Rejection> {
-    let running = running(draft, turn)?;
-    check_goes_on(&running)?;
+    let running = at_boundary(draft, turn)?;
     let (request, attempt) = match &running.phase {
         TurnPhase::Ready => (running.request + 1, 1),
         TurnPhase::Requesting { attempt, .. } if *attempt < retry::ATTEMPTS_IN_PLACE => {
@@ -130,9 +129,18 @@ pub(crate) fn begin_request(
     Ok(())
 }
 
-/// The boundary check of T6: a turn that was asked to stop does nothing more.
-pub(crate) fn check_goes_on(running: &RunningTurn) -> Result<(), Rejection> {
-    running.stop.map_or(Ok(()), |reason| Err(stopping(reason)))
+/// The boundary of T6: the running turn, if nobody asked it to stop and its lease holds (T5). A worker that slept
+/// past its time has to renew first, and learns then whether another one took over.
+pub(crate) fn at_boundary(draft: &Draft<'_>, turn: TurnNumber) -> Result<RunningTurn, Rejection> {
+    let running = running(draft, turn)?;
+    if let Some(reason) = running.stop {
+        return Err(stopping(reason));
+    }
+    if draft.facts.lease.as_ref().is_none_or(|lease| lease.expires_at <= draft.now()) {
+        let message = format!("the lease of turn {turn} has ended; renew it first");
+        return Err(Rejection::new("T5", Code::StaleEpoch, message));
+    }
+    Ok(running)
 }
 
 pub(crate) fn stopping(reason: StopReason) -> Rejection {
