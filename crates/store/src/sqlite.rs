@@ -1,0 +1,262 @@
+//! The SQLite engine: one file, one writer per process, several processes on it at a time.
+
+mod lock;
+mod migrate;
+mod open;
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, SqlSafeStr as _, Sqlite as Driver,
+    SqliteConnection, SqlitePool, TypeInfo as _, ValueRef as _,
+};
+use tokio::sync::Mutex;
+
+use crate::engine::{Cell, Connection, Engine, Row, Sql, Value, Writer};
+use crate::error::StoreError;
+use lock::WriteLock;
+pub(crate) use open::IfMissing;
+
+/// How long to wait for others before giving up. A batch takes milliseconds; whoever holds the store for this long
+/// is stopped or broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Connections for reading. Reads are short, and each connection is a thread and a page cache.
+const READERS: u32 = 4;
+/// Where the write-ahead log is cut back to once it was checkpointed; a burst may make it longer for a while.
+const WAL_BYTES: i64 = 64 * 1024 * 1024;
+
+/// An open SQLite store.
+pub(crate) struct Sqlite {
+    options: SqliteConnectOptions,
+    lock_path: std::path::PathBuf,
+    readers: SqlitePool,
+    /// Its own connection, since the number it reads counts the commits of all others.
+    onlooker: Mutex<Option<SqliteConnection>>,
+}
+
+impl Sqlite {
+    pub(crate) async fn open(path: &Path, if_missing: IfMissing) -> Result<Self, StoreError> {
+        let options = options(path);
+        open::prepare(path, &options, if_missing).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .acquire_timeout(PATIENCE)
+            // A connection to a file does not go stale, and the test costs a thread hop per read.
+            .test_before_acquire(false)
+            .connect_lazy_with(options.clone().read_only(true));
+        Ok(Self { options, lock_path: lock::path_for(path), readers, onlooker: Mutex::new(None) })
+    }
+}
+
+/// What all connections share.
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .foreign_keys(true)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(PATIENCE)
+        .disable_statement_logging()
+}
+
+#[async_trait]
+impl Engine for Sqlite {
+    async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
+        Ok(Box::new(Reader(self.readers.acquire().await.map_err(fault)?)))
+    }
+
+    async fn writer(&self) -> Result<Box<dyn Writer>, StoreError> {
+        let lock = WriteLock::open(&self.lock_path)?;
+        let options = self.options.clone().pragma("journal_size_limit", WAL_BYTES.to_string());
+        let connection = options.connect().await.map_err(fault)?;
+        Ok(Box::new(SqliteWriter { connection, lock, is_locked: false, in_transaction: false }))
+    }
+
+    async fn change_mark(&self) -> Result<i64, StoreError> {
+        let mut slot = self.onlooker.lock().await;
+        let mut connection = match slot.take() {
+            Some(connection) => connection,
+            None => self.options.clone().read_only(true).connect().await.map_err(fault)?,
+        };
+        let mark = sqlx::query_scalar("PRAGMA data_version").fetch_one(&mut connection).await.map_err(fault);
+        *slot = Some(connection);
+        mark
+    }
+
+    async fn self_check(&self) -> Result<Vec<String>, StoreError> {
+        let mut connection = self.readers.acquire().await.map_err(fault)?;
+        let mut found: Vec<String> =
+            sqlx::query_scalar("PRAGMA integrity_check").fetch_all(&mut *connection).await.map_err(fault)?;
+        found.retain(|line| line != "ok");
+        let orphans = sqlx::query("PRAGMA foreign_key_check").fetch_all(&mut *connection).await;
+        let orphans = orphans.map_err(fault)?;
+        for row in orphans {
+            let table: String = row.try_get(0).map_err(fault)?;
+            found.push(format!("a row of table {table} refers to one that does not exist"));
+        }
+        found.extend(migrate::differences(&mut connection).await?);
+        Ok(found)
+    }
+
+    async fn close(&self) {
+        self.readers.close().await;
+        if let Some(connection) = self.onlooker.lock().await.take() {
+            connection.close().await.ok();
+        }
+    }
+}
+
+struct Reader(PoolConnection<Driver>);
+
+#[async_trait]
+impl Connection for Reader {
+    async fn rows(&mut self, sql: Sql, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        rows(&mut self.0, sql, values).await
+    }
+
+    async fn run(&mut self, sql: Sql, values: Vec<Value>) -> Result<(), StoreError> {
+        run(&mut self.0, sql, values).await
+    }
+}
+
+/// The writing connection. It is owned, not pooled, so plain `BEGIN` and `COMMIT` cannot reach another user of it.
+struct SqliteWriter {
+    connection: SqliteConnection,
+    lock: WriteLock,
+    is_locked: bool,
+    in_transaction: bool,
+}
+
+impl SqliteWriter {
+    async fn end(&mut self, statement: &'static str) -> Result<(), StoreError> {
+        run(&mut self.connection, Cow::Borrowed(statement), Vec::new()).await?;
+        self.in_transaction = false;
+        self.unlock();
+        Ok(())
+    }
+
+    fn unlock(&mut self) {
+        if std::mem::take(&mut self.is_locked) {
+            self.lock.release();
+        }
+    }
+}
+
+#[async_trait]
+impl Connection for SqliteWriter {
+    async fn rows(&mut self, sql: Sql, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        rows(&mut self.connection, sql, values).await
+    }
+
+    async fn run(&mut self, sql: Sql, values: Vec<Value>) -> Result<(), StoreError> {
+        run(&mut self.connection, sql, values).await
+    }
+}
+
+#[async_trait]
+impl Writer for SqliteWriter {
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        // The lock queues processes in order, where SQLite's own waiting sleeps and guesses. `BEGIN IMMEDIATE`
+        // still takes the database's lock, for those who do not know ours.
+        self.lock.acquire(PATIENCE).await?;
+        self.is_locked = true;
+        run(&mut self.connection, Cow::Borrowed("BEGIN IMMEDIATE"), Vec::new()).await?;
+        self.in_transaction = true;
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<(), StoreError> {
+        self.end("COMMIT").await
+    }
+
+    async fn rollback(&mut self) -> Result<(), StoreError> {
+        if !self.in_transaction {
+            self.unlock();
+            return Ok(());
+        }
+        match self.end("ROLLBACK").await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // Some faults end the transaction on their own; whatever is left of it ends with the connection,
+                // which is not used again.
+                self.unlock();
+                Err(error)
+            }
+        }
+    }
+
+    async fn close(self: Box<Self>) {
+        self.connection.close().await.ok();
+    }
+}
+
+fn query(sql: Sql, values: Vec<Value>) -> sqlx::query::Query<'static, Driver, sqlx::sqlite::SqliteArguments> {
+    let sql = match sql {
+        Cow::Borrowed(sql) => sql.into_sql_str(),
+        // Built from constants of this crate and counted places; values are always bound.
+        Cow::Owned(sql) => AssertSqlSafe(sql).into_sql_str(),
+    };
+    let mut query = sqlx::query(sql);
+    for value in values {
+        query = match value {
+            Value::Int(number) => query.bind(number),
+            Value::Text(text) => query.bind(text),
+            Value::Bytes(bytes) => query.bind(bytes),
+        };
+    }
+    query
+}
+
+async fn rows(
+    connection: &mut SqliteConnection,
+    sql: Sql,
+    values: Vec<Value>,
+) -> Result<Vec<Row>, StoreError> {
+    let rows = query(sql, values).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(read_row).collect()
+}
+
+async fn run(connection: &mut SqliteConnection, sql: Sql, values: Vec<Value>) -> Result<(), StoreError> {
+    query(sql, values).execute(connection).await.map_err(fault)?;
+    Ok(())
+}
+
+fn read_row(row: &SqliteRow) -> Result<Row, StoreError> {
+    let mut cells = Vec::with_capacity(row.len());
+    for at in 0..row.len() {
+        let raw = row.try_get_raw(at).map_err(fault)?;
+        let cell = match raw.type_info().name() {
+            _ if raw.is_null() => Cell::Null,
+            "INTEGER" => Cell::Int(row.try_get_unchecked(at).map_err(fault)?),
+            "TEXT" => Cell::Text(row.try_get_unchecked(at).map_err(fault)?),
+            "BLOB" => Cell::Bytes(row.try_get_unchecked(at).map_err(fault)?),
+            _ => return Err(StoreError::UnexpectedValue { column: "any", found: "a value of another type" }),
+        };
+        cells.push(cell);
+    }
+    Ok(Row::new(cells))
+}
+
+/// The primary result codes of SQLite for "somebody else holds a lock".
+const BUSY_CODES: [i32; 2] = [5, 6];
+
+fn result_code(error: &sqlx::Error) -> Option<i32> {
+    let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(extended & 0xff)
+}
+
+fn fault(error: sqlx::Error) -> StoreError {
+    match &error {
+        sqlx::Error::PoolTimedOut => StoreError::Busy(PATIENCE.as_secs()),
+        sqlx::Error::PoolClosed => StoreError::Closed,
+        _ if result_code(&error).is_some_and(|code| BUSY_CODES.contains(&code)) => {
+            StoreError::Busy(PATIENCE.as_secs())
+        }
+        _ => StoreError::Database(std::sync::Arc::new(error)),
+    }
+}
