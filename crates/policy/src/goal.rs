@@ -163,7 +163,7 @@ pub(crate) fn set(draft: &mut Draft<'_>, new: &NewGoal<'_>) -> Result<(), Reject
 }
 
 pub(crate) fn pause(draft: &mut Draft<'_>, reason: PauseReason) -> Result<(), Rejection> {
-    let goal = open(draft)?;
+    let goal = open(draft, GoalState::Paused)?;
     match &goal.status {
         GoalStatus::Paused(held) if *held == reason => return Ok(()),
         GoalStatus::Active | GoalStatus::Paused(_) => {}
@@ -197,7 +197,7 @@ pub(crate) fn pause_by_runtime(draft: &mut Draft<'_>, reason: PauseReason, stop:
 }
 
 pub(crate) fn resume(draft: &mut Draft<'_>) -> Result<(), Rejection> {
-    let goal = open(draft)?;
+    let goal = open(draft, GoalState::Active)?;
     if !may_move(goal.status.state(), GoalState::Active, Mover::User) || goal.status == GoalStatus::Proposed {
         return Err(illegal(draft, &goal, GoalState::Active, "there is nothing to resume"));
     }
@@ -221,13 +221,13 @@ pub(crate) fn lift_plan_mode(draft: &mut Draft<'_>) {
 }
 
 pub(crate) fn cancel(draft: &mut Draft<'_>) -> Result<(), Rejection> {
-    open(draft)?;
+    open(draft, GoalState::Cancelled)?;
     move_to(draft, GoalStatus::Cancelled, None, Some(StopReason::GoalChanged));
     Ok(())
 }
 
 pub(crate) fn complete_by_user(draft: &mut Draft<'_>, summary: Option<&Remark>) -> Result<(), Rejection> {
-    let goal = open(draft)?;
+    let goal = open(draft, GoalState::Completed)?;
     if !may_move(goal.status.state(), GoalState::Completed, Mover::User) {
         return Err(illegal(draft, &goal, GoalState::Completed, "it was never accepted"));
     }
@@ -263,17 +263,11 @@ pub(crate) fn complete_by_agent(draft: &mut Draft<'_>, summary: Option<&Remark>)
     }
 }
 
-fn open(draft: &Draft<'_>) -> Result<Goal, Rejection> {
+/// The Goal, if it is open: one that ended goes nowhere.
+fn open(draft: &Draft<'_>, to: GoalState) -> Result<Goal, Rejection> {
     match &draft.state.core.goal {
         Some(goal) if goal.is_open() => Ok(goal.clone()),
-        Some(goal) => {
-            let message = format!(
-                "the Goal {} is {}, which is final; `zuno goal set` opens a new one",
-                goal.id,
-                goal.status.state()
-            );
-            Err(Rejection::new("G1", Code::IllegalTransition, message))
-        }
+        Some(goal) => Err(illegal(draft, goal, to, "it is over; `zuno goal set` opens a new one")),
         None => Err(no_goal()),
     }
 }
