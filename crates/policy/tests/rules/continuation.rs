@@ -1,0 +1,143 @@
+//! Who may start the next turn, and when to look again (T2, T3, T8).
+
+use domain::{FailureKind, Timestamp};
+use policy::{IdleReason, NextAction, UserCommand};
+
+use super::world::{START, World, budgets, failure, kinds};
+
+/// A day: longer than any wait.
+const LONG_MS: i64 = 86_400_000;
+
+fn why(world: &World) -> String {
+    match world.next() {
+        NextAction::Idle { why } => serde_json::to_value(why).unwrap()["why"].as_str().unwrap().to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A session for each reason to be idle.
+fn idle_worlds() -> Vec<World> {
+    let mut worlds = vec![World::open()];
+    let with_goal = |act: &dyn Fn(&mut World)| {
+        let mut world = World::open();
+        world.set_goal_with(budgets(1_000, 10));
+        act(&mut world);
+        world
+    };
+    let command = |command: UserCommand| with_goal(&|world: &mut World| drop(world.user(&command).unwrap()));
+    let fails = |kind| {
+        with_goal(&move |world: &mut World| {
+            let turn = world.start();
+            world.fail(turn, failure(kind));
+        })
+    };
+    worlds.push(command(UserCommand::PauseGoal));
+    worlds.push(command(UserCommand::Interrupt));
+    worlds.push(command(UserCommand::EnterPlan));
+    worlds.push(command(UserCommand::CancelGoal));
+    worlds.push(command(UserCommand::CompleteGoal { summary: None }));
+    worlds.push(fails(FailureKind::Authentication));
+    worlds.push(fails(FailureKind::Refused));
+    worlds.push(with_goal(&|world| {
+        let turn = world.start();
+        world.answer(turn, 1_000);
+    }));
+    let mut world = World::open();
+    world.submit("go");
+    world.user(&UserCommand::Interrupt).unwrap();
+    worlds.push(world);
+    for kind in [None, Some(FailureKind::Transport)] {
+        let mut world = World::open();
+        world.submit("go");
+        let turn = world.start();
+        world.request(turn);
+        match kind {
+            None => drop(world.lose(turn)),
+            Some(kind) => drop(world.fail(turn, failure(kind))),
+        }
+        worlds.push(world);
+    }
+    worlds
+}
+
+#[test]
+fn t2_an_idle_session_says_why() {
+    let reasons: Vec<_> = idle_worlds().iter().map(why).collect();
+    insta::assert_snapshot!(reasons.join("\n"), @r"
+    nothing_to_do
+    goal_paused
+    goal_paused
+    goal_paused
+    goal_cancelled
+    goal_completed
+    goal_paused
+    goal_blocked
+    goal_budget_limited
+    inbox_held
+    turn_lost
+    turn_failed
+    ");
+}
+
+#[test]
+fn t3_idle_means_that_time_alone_changes_nothing() {
+    for world in idle_worlds() {
+        assert_eq!(world.wake_at, None);
+        for later in [1, 1_000, LONG_MS] {
+            assert_eq!(world.next_at(world.now + later), world.next(), "{}", why(&world));
+        }
+    }
+}
+
+#[test]
+fn t3_the_wake_up_is_now_the_retry_or_the_end_of_the_lease() {
+    let mut world = World::open();
+    assert_eq!(world.wake_at, None);
+    world.set_goal();
+    assert_eq!(world.wake_at, Some(Timestamp(START)), "due");
+    let turn = world.start();
+    assert_eq!(world.wake_at, Some(Timestamp(START + policy::LEASE_MS)), "the lease");
+    world.now += 100;
+    world.fail(turn, failure(FailureKind::ServerError));
+    assert_eq!(world.wake_at, Some(Timestamp(START + 2_100)), "the retry");
+    world.submit("go");
+    assert_eq!(world.wake_at, Some(Timestamp(START + 100)), "input goes first");
+}
+
+#[test]
+fn t2_while_a_turn_runs_everything_waits_for_it() {
+    let mut world = World::open();
+    world.set_goal();
+    let turn = world.start();
+    world.submit("go");
+    assert_eq!(world.next(), NextAction::WaitFor { turn });
+    assert_eq!(world.next_at(START + LONG_MS), NextAction::WaitFor { turn });
+}
+
+#[test]
+fn t8_without_an_active_goal_a_finished_turn_schedules_nothing() {
+    let mut world = World::open();
+    world.update_plan("a:completed b:completed c:completed d:in_progress e f", None).unwrap();
+    world.submit("go");
+    world.whole_turn();
+    assert_eq!(world.next(), NextAction::Idle { why: IdleReason::NothingToDo });
+    assert_eq!(world.next_at(START + LONG_MS), NextAction::Idle { why: IdleReason::NothingToDo });
+    assert_eq!(world.wake_at, None);
+    let events =
+        world.update_plan("a:completed b:completed c:completed d:completed e:in_progress f", Some(1));
+    assert_eq!(kinds(&events.unwrap()), ["plan_revised"]);
+    assert_eq!(world.wake_at, None, "a plan update wakes nobody");
+}
+
+#[test]
+fn t8_a_complete_plan_does_not_stop_a_goal_and_an_unfinished_one_does_not_keep_it() {
+    for line in ["a:completed", "a:in_progress b c"] {
+        let mut world = World::open();
+        world.update_plan(line, None).unwrap();
+        world.set_goal();
+        world.whole_turn();
+        assert!(matches!(world.next(), NextAction::RunGoal { continuation: 2, .. }), "{line}");
+        world.user(&UserCommand::CompleteGoal { summary: None }).unwrap();
+        assert_eq!(world.next(), NextAction::Idle { why: IdleReason::GoalCompleted }, "{line}");
+    }
+}
