@@ -1,16 +1,18 @@
 //! A shell with everything it starts, as one thing that can be killed.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
 use tokio::net::unix::pipe;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::guard::{GATE, Guard};
 
 /// How long to wait for a killed shell. It takes milliseconds, unless it hangs in the kernel.
 const REAP: Duration = Duration::from_secs(1);
@@ -50,14 +52,15 @@ pub(crate) fn spawn(
     // One pipe for both streams keeps their lines in the order they were written.
     let (reader, writer) = io::pipe()?;
     let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
+    let (gate, mut open_gate) = io::pipe()?;
+    let guard = Guard::start()?;
     let mut command = Command::new("sh");
     command
-        .arg("-c")
-        .arg(script)
+        .args(["-c", GATE, "sh", script])
         .current_dir(workdir)
         .env_clear()
         .envs(environment)
-        .stdin(Stdio::null())
+        .stdin(gate)
         .stdout(writer.try_clone()?)
         .stderr(writer);
     let mut command = CommandWrap::from(command);
@@ -65,7 +68,11 @@ pub(crate) fn spawn(
     let child = command.spawn()?;
     // The command held our ends for writing; while they are open the pipe has no end.
     drop(command);
-    Ok((Group { child, gone: false }, output))
+    let mut group = Group { child, gone: false, guard };
+    let leader = group.child.id().ok_or_else(|| io::Error::other("it ended before it began"))?;
+    group.guard.watch(leader)?;
+    open_gate.write_all(b"\n")?;
+    Ok((group, output))
 }
 
 /// A shell and all that it started; killed when dropped.
@@ -73,6 +80,8 @@ pub(crate) struct Group {
     child: Box<dyn ChildWrapper>,
     /// Whether nothing was left to kill. From then on the system may give the group's number to others.
     gone: bool,
+    /// Kills the group should this process die first. Dropped last, when the group was killed.
+    guard: Guard,
 }
 
 impl Group {
@@ -97,6 +106,7 @@ impl Group {
         while self.kill() && Instant::now() < deadline {
             sleep(REAP_POLL).await;
         }
+        self.guard.end().await;
     }
 }
 
@@ -108,7 +118,18 @@ impl Drop for Group {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_command_does_not_outlive_this_process() {
+        let (mut group, _output) = spawn("sleep 300 & sleep 300", Path::new("/"), Vec::new()).unwrap();
+        group.guard.cut();
+        assert_eq!(group.shell_exit().await.unwrap().signal(), Some(9));
+        group.end().await;
+        assert!(group.gone);
+    }
 
     #[test]
     fn secrets_stay_out_of_the_environment() {

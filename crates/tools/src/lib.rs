@@ -12,6 +12,7 @@ mod edit_file;
 mod glob;
 mod grep;
 mod group;
+mod guard;
 mod list_dir;
 mod read_file;
 mod replacement;

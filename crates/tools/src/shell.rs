@@ -2,7 +2,8 @@
 //!
 //! There is no sandbox here: a command can do what the user can. It gets no input and no terminal, an environment
 //! without secrets, and when its time is over, its turn is stopped or its shell has ended, its whole process group is
-//! killed. A process that makes itself a new session on purpose leaves that group; it is not waited for.
+//! killed, also when this program is. A process that makes itself a new session on purpose leaves that group; it is
+//! not waited for.
 
 use std::fmt::Write as _;
 use std::io;
