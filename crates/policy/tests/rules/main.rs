@@ -13,4 +13,5 @@ mod mode;
 mod plan;
 mod recovery;
 mod turn;
+mod types;
 mod world;
