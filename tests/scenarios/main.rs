@@ -1,0 +1,6 @@
+//! Whole sessions in one process: the real store, the real tools and the turn loop, under models that say what a test
+//! wants them to say.
+
+#![expect(clippy::unwrap_used, reason = "what a test shares fails the test by panicking")]
+
+mod turn;
