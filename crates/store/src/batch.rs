@@ -148,9 +148,9 @@ impl Batch {
                 last: loaded.head.state.core.head,
             };
             self.appends.keys.push(vec![
-                Value::text(session),
+                Value::text(&session),
                 Value::text(&keyed.key),
-                Value::text(record.payload),
+                Value::text(&record.payload),
                 Value::from(record.first.0),
                 Value::from(record.last.0),
             ]);
@@ -167,12 +167,12 @@ impl Batch {
     fn index(&mut self, session: SessionId, seq: Seq, body: &EventBody) {
         let mut plan = |lane: &dyn ToString, id: &dyn ToString, revision: u64, change: &str| {
             self.appends.plans.push(vec![
-                Value::text(session),
+                Value::text(&session),
                 Value::Text(Some(lane.to_string())),
                 Value::from(seq.0),
                 Value::Text(Some(id.to_string())),
                 Value::from(revision),
-                Value::text(change),
+                Value::text(&change),
             ]);
         };
         match body {
@@ -184,7 +184,11 @@ impl Batch {
             }
             EventBody::GoalOpened { goal_id, .. } => {
                 self.goals.insert((session, *goal_id));
-                self.appends.goals.push(vec![Value::text(session), Value::text(goal_id), Value::from(seq.0)]);
+                self.appends.goals.push(vec![
+                    Value::text(&session),
+                    Value::text(&goal_id),
+                    Value::from(seq.0),
+                ]);
             }
             _ => {}
         }

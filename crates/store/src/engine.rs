@@ -20,7 +20,11 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    pub(crate) fn text(text: impl ToString) -> Self {
+    pub(crate) const fn string(text: String) -> Self {
+        Self::Text(Some(text))
+    }
+
+    pub(crate) fn text(text: &(impl ToString + ?Sized)) -> Self {
         Self::Text(Some(text.to_string()))
     }
 
@@ -64,6 +68,18 @@ pub(crate) struct Row(std::vec::IntoIter<Cell>);
 impl Row {
     pub(crate) fn new(cells: Vec<Cell>) -> Self {
         Self(cells.into_iter())
+    }
+
+    /// Whether the rest of the row is what these values would have written.
+    pub(crate) fn holds(self, values: &[Value]) -> bool {
+        let same = |(cell, value): (Cell, &Value)| match (cell, value) {
+            (Cell::Null, Value::Int(None) | Value::Text(None)) => true,
+            (Cell::Int(found), Value::Int(Some(number))) => found == *number,
+            (Cell::Text(found), Value::Text(Some(text))) => found == *text,
+            (Cell::Bytes(found), Value::Bytes(bytes)) => found == *bytes,
+            _ => false,
+        };
+        self.0.len() == values.len() && self.0.zip(values).all(same)
     }
 
     pub(crate) fn int(&mut self, column: &'static str) -> Result<i64, StoreError> {

@@ -131,12 +131,12 @@ impl StoreError {
         Self::Io { path: path.into(), source: Arc::new(source) }
     }
 
-    pub(crate) fn corrupt(session: SessionId, detail: impl ToString) -> Self {
-        Self::Corrupt { session, seq: None, detail: detail.to_string() }
+    pub(crate) fn corrupt(session: SessionId, detail: impl Into<String>) -> Self {
+        Self::Corrupt { session, seq: None, detail: detail.into() }
     }
 
-    pub(crate) fn corrupt_at(session: SessionId, seq: Seq, detail: impl ToString) -> Self {
-        Self::Corrupt { session, seq: Some(seq), detail: detail.to_string() }
+    pub(crate) fn corrupt_at(session: SessionId, seq: Seq, detail: impl Into<String>) -> Self {
+        Self::Corrupt { session, seq: Some(seq), detail: detail.into() }
     }
 }
 

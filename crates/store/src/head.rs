@@ -133,7 +133,7 @@ async fn read_events(
     connection: &mut dyn Connection,
     wanted: impl Iterator<Item = (SessionId, Seq)>,
 ) -> Result<Found, StoreError> {
-    let keys: Vec<_> = wanted.map(|(session, seq)| vec![Value::text(session), Value::from(seq.0)]).collect();
+    let keys: Vec<_> = wanted.map(|(session, seq)| vec![Value::text(&session), Value::from(seq.0)]).collect();
     let select = concat!("SELECT session_id, ", event_columns!(), " FROM events WHERE (session_id, seq)");
     let mut found = Found::new();
     for mut row in sql::select_in(connection, select, &keys, "").await? {

@@ -8,6 +8,7 @@
 //! Inside, a private engine trait hides the database. One body of SQL serves every engine; SQLite is built in.
 
 mod batch;
+mod check;
 mod clock;
 mod engine;
 mod error;
@@ -25,6 +26,7 @@ mod writer;
 #[cfg(feature = "crash-points")]
 mod crash;
 
+pub use check::{CheckFinding, CheckProgress};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{ExecuteError, StoreError};
 pub use head::Head;

@@ -110,7 +110,7 @@ fn bounded(limit: usize, most: usize) -> Value {
 
 async fn head_seq(connection: &mut dyn Connection, session: SessionId) -> Result<Seq, StoreError> {
     let select = "SELECT head_seq FROM sessions WHERE id = $1";
-    let rows = connection.rows(select.into(), vec![Value::text(session)]).await?;
+    let rows = connection.rows(select.into(), vec![Value::text(&session)]).await?;
     match rows.into_iter().next() {
         Some(mut row) => Ok(Seq(row.count("head_seq")?)),
         None => Err(StoreError::UnknownSession(session)),
@@ -134,26 +134,11 @@ pub(crate) async fn events_after(
     limit: usize,
 ) -> Result<Page, StoreError> {
     let head = check_cursor(connection, session, after).await?;
-    // Sizes first: they are read without the texts.
-    let sizes = "SELECT seq, octet_length(payload) FROM events \
-                 WHERE session_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4";
-    let values = vec![
-        Value::text(session),
-        Value::from(after.0),
-        Value::from(head.0),
-        bounded(limit, EVENTS_PER_PAGE),
-    ];
-    let last = last_of_page(connection.rows(sizes.into(), values).await?)?;
-    let select = concat!(
-        "SELECT ",
-        event_columns!(),
-        " FROM events WHERE session_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq"
-    );
+    let last = page_end(connection, session, after, head, limit).await?;
     let to = last.unwrap_or(after);
-    let values = vec![Value::text(session), Value::from(after.0), Value::from(to.0)];
     let mut events = Vec::new();
     let mut expected = after;
-    for mut row in connection.rows(select.into(), values).await? {
+    for mut row in event_rows(connection, session, after, to).await? {
         let event = read_event(session, &mut row)?;
         expected = expected.next();
         if event.seq != expected {
@@ -165,6 +150,42 @@ pub(crate) async fn events_after(
         return Err(StoreError::corrupt_at(session, after.next(), "the event is missing"));
     }
     Ok(Page { events, next: to, head, has_more: to < head })
+}
+
+/// The last event of a page, found from the sizes of the events, which are read without their texts. None if there
+/// is no event between `after` and `head`.
+pub(crate) async fn page_end(
+    connection: &mut dyn Connection,
+    session: SessionId,
+    after: Seq,
+    head: Seq,
+    limit: usize,
+) -> Result<Option<Seq>, StoreError> {
+    let sizes = "SELECT seq, octet_length(payload) FROM events \
+                 WHERE session_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4";
+    let values = vec![
+        Value::text(&session),
+        Value::from(after.0),
+        Value::from(head.0),
+        bounded(limit, EVENTS_PER_PAGE),
+    ];
+    last_of_page(connection.rows(sizes.into(), values).await?)
+}
+
+/// The rows of a part of a log, for [`read_event`].
+pub(crate) async fn event_rows(
+    connection: &mut dyn Connection,
+    session: SessionId,
+    after: Seq,
+    to: Seq,
+) -> Result<Vec<Row>, StoreError> {
+    let select = concat!(
+        "SELECT ",
+        event_columns!(),
+        " FROM events WHERE session_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq"
+    );
+    let values = vec![Value::text(&session), Value::from(after.0), Value::from(to.0)];
+    connection.rows(select.into(), values).await
 }
 
 /// The last event that fits a page, from rows of sequence number and size.
@@ -193,7 +214,8 @@ pub(crate) async fn plan_at(
                   FROM plan_rows p JOIN events e ON e.session_id = p.session_id AND e.seq = p.seq \
                   WHERE p.session_id = $1 AND p.lane = $2 AND p.plan_id = $3 AND p.revision = $4 \
                   AND p.change = 'revised'";
-    let values = vec![Value::text(session), Value::text(lane), Value::text(plan_id), Value::from(revision.0)];
+    let values =
+        vec![Value::text(&session), Value::text(lane), Value::text(&plan_id), Value::from(revision.0)];
     let Some(mut row) = connection.rows(select.into(), values).await?.into_iter().next() else {
         return Ok(None);
     };
@@ -224,7 +246,7 @@ pub(crate) async fn plan_history(
                  FROM plan_rows p JOIN events e ON e.session_id = p.session_id AND e.seq = p.seq \
                  WHERE p.session_id = $1 AND p.lane = $2 AND p.seq > $3 AND p.seq <= $4 ORDER BY p.seq LIMIT $5";
     let values = vec![
-        Value::text(session),
+        Value::text(&session),
         Value::text(lane),
         Value::from(after.0),
         Value::from(head.0),
@@ -237,7 +259,7 @@ pub(crate) async fn plan_history(
     let select = "SELECT e.seq, e.at, e.actor, e.kind, e.version, e.payload, e.command_key \
                   FROM plan_rows p JOIN events e ON e.session_id = p.session_id AND e.seq = p.seq \
                   WHERE p.session_id = $1 AND p.lane = $2 AND p.seq > $3 AND p.seq <= $4 ORDER BY p.seq";
-    let values = vec![Value::text(session), Value::text(lane), Value::from(after.0), Value::from(last.0)];
+    let values = vec![Value::text(&session), Value::text(lane), Value::from(after.0), Value::from(last.0)];
     let rows = connection.rows(select.into(), values).await?;
     let events: Result<Vec<_>, _> = rows.into_iter().map(|mut row| read_event(session, &mut row)).collect();
     let events = events?;
@@ -280,7 +302,7 @@ pub(crate) async fn sessions(
     let select = match &filter.workspace {
         None => list_sessions!(""),
         Some(workspace) => {
-            values.push(Value::text(workspace));
+            values.push(Value::text(&workspace));
             list_sessions!("WHERE workspace = $2")
         }
     };
@@ -303,7 +325,9 @@ fn read_summary(mut row: Row) -> Result<SessionSummary, StoreError> {
     let closed = row.opt_int("plan_closed")?;
     let plan = match (plan_id, revision, plan_title, completed, total, closed) {
         (Some(plan_id), Some(revision), Some(title), Some(completed), Some(total), Some(closed)) => {
-            let plan_id = plan_id.parse().map_err(|error| StoreError::corrupt(id, error))?;
+            let plan_id = plan_id
+                .parse()
+                .map_err(|error: domain::InvalidId| StoreError::corrupt(id, error.to_string()))?;
             let (revision, closed) = (Revision(revision), closed != 0);
             Some(PlanProgress { plan_id, revision, title, completed, total, active, closed })
         }
@@ -342,7 +366,7 @@ pub(crate) async fn due(
     let select = match workspace {
         None => DUE,
         Some(workspace) => {
-            values.push(Value::text(workspace));
+            values.push(Value::text(&workspace));
             DUE_IN_WORKSPACE
         }
     };
@@ -356,7 +380,7 @@ pub(crate) async fn next_wake_at(
 ) -> Result<Option<Timestamp>, StoreError> {
     let (select, values) = match workspace {
         None => (NEXT_WAKE, vec![]),
-        Some(workspace) => (NEXT_WAKE_IN_WORKSPACE, vec![Value::text(workspace)]),
+        Some(workspace) => (NEXT_WAKE_IN_WORKSPACE, vec![Value::text(&workspace)]),
     };
     let rows = connection.rows(select.into(), values).await?;
     rows.into_iter().next().map(|mut row| Ok(Timestamp(row.int("wake_at")?))).transpose()
@@ -367,7 +391,7 @@ pub(crate) async fn blob(
     digest: Digest,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let select = "SELECT bytes FROM blobs WHERE digest = $1";
-    let rows = connection.rows(select.into(), vec![Value::text(digest)]).await?;
+    let rows = connection.rows(select.into(), vec![Value::text(&digest)]).await?;
     let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
     let bytes = row.bytes("bytes")?;
     if digest_of(&bytes) != digest {

@@ -35,13 +35,13 @@ pub(crate) fn event_values(session: SessionId, event: &Event) -> Result<Vec<Valu
     let body = serde_json::to_string(&event.body).map_err(unwritable)?;
     let tagged: Tagged<'_> = serde_json::from_str(&body).map_err(unwritable)?;
     Ok(vec![
-        Value::text(session),
+        Value::text(&session),
         Value::from(event.seq.0),
         Value::from(event.at.0),
-        Value::text(serde_json::to_string(&event.actor).map_err(unwritable)?),
-        Value::text(tagged.kind),
+        Value::string(serde_json::to_string(&event.actor).map_err(unwritable)?),
+        Value::text(&tagged.kind),
         Value::from(i64::from(EventBody::VERSION)),
-        Value::text(tagged.payload.map_or(NO_PAYLOAD, RawValue::get)),
+        Value::text(&tagged.payload.map_or(NO_PAYLOAD, RawValue::get)),
         Value::opt_text(event.command_key.as_ref()),
     ])
 }

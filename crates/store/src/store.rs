@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::batch::{Command, Decide};
+use crate::check::{self, CheckFinding, CheckProgress};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{ExecuteError, StoreError};
@@ -216,6 +217,15 @@ impl Store {
     pub async fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, StoreError> {
         let mut reader = self.inner.engine.reader().await?;
         read::blob(&mut *reader, digest).await
+    }
+
+    /// Compares everything with the log, and the log with itself: gaps, payloads that do not decode, states that
+    /// are not the fold, indexes, leases, wake-ups, blobs. `progress` is called after each session.
+    pub async fn check(
+        &self,
+        progress: impl FnMut(CheckProgress) + Send,
+    ) -> Result<Vec<CheckFinding>, StoreError> {
+        check::check(&*self.inner.engine, progress).await
     }
 
     /// A hint that something was committed, here or by another process.

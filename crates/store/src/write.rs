@@ -16,7 +16,7 @@ pub(crate) async fn read_facts(
 ) -> Result<(), StoreError> {
     let keyed = commands.iter().filter_map(|command| {
         let keyed = command.key.as_ref()?;
-        Some(vec![Value::text(command.session), Value::text(&keyed.key)])
+        Some(vec![Value::text(&command.session), Value::text(&keyed.key)])
     });
     let select = "SELECT session_id, command_key, payload, first_seq, last_seq FROM command_keys \
                   WHERE (session_id, command_key)";
@@ -30,7 +30,7 @@ pub(crate) async fn read_facts(
     }
     let named = commands.iter().filter_map(|command| {
         let goal = command.goal?;
-        Some(vec![Value::text(command.session), Value::text(goal)])
+        Some(vec![Value::text(&command.session), Value::text(&goal)])
     });
     let select = "SELECT session_id, goal_id FROM goal_rows WHERE (session_id, goal_id)";
     for mut row in sql::select_in(connection, select, &named.collect::<Vec<_>>(), "").await? {
@@ -58,7 +58,8 @@ pub(crate) async fn write(connection: &mut dyn Connection, batch: &mut Batch) ->
     let into_keys = "INSERT INTO command_keys (session_id, command_key, payload, first_seq, last_seq)";
     sql::insert(connection, into_keys, &appends.keys, "").await?;
     let blobs = appends.blobs.into_iter();
-    let blobs: Vec<_> = blobs.map(|(digest, bytes)| vec![Value::text(digest), Value::Bytes(bytes)]).collect();
+    let blobs: Vec<_> =
+        blobs.map(|(digest, bytes)| vec![Value::text(&digest), Value::Bytes(bytes)]).collect();
     sql::insert(connection, "INSERT INTO blobs (digest, bytes)", &blobs, "ON CONFLICT (digest) DO NOTHING")
         .await
 }
@@ -83,10 +84,10 @@ fn head_values(session: SessionId, loaded: &Loaded) -> Result<Vec<Value>, StoreE
     };
     let core = &loaded.head.state.core;
     let mut values = vec![
-        Value::text(session),
+        Value::text(&session),
         Value::from(core.head.0),
-        Value::text(serde_json::to_string(&loaded.kinds).map_err(unwritable)?),
-        Value::text(serde_json::to_string(core).map_err(unwritable)?),
+        Value::string(serde_json::to_string(&loaded.kinds).map_err(unwritable)?),
+        Value::string(serde_json::to_string(core).map_err(unwritable)?),
         Value::Text(loaded.head.lease.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?),
         Value::Int(loaded.head.wake_at.map(|at| at.0)),
     ];
@@ -106,7 +107,7 @@ pub(crate) fn list_values(loaded: &Loaded) -> Vec<Value> {
         Value::opt_text(core.workspace.as_ref()),
         Value::opt_text(core.title.as_ref()),
         Value::opt_text(core.work_agent.as_ref()),
-        Value::text(core.mode),
+        Value::text(&core.mode),
         Value::opt_text(core.goal.as_ref().map(|goal| GoalState::name(goal.status.state()))),
         Value::opt_text(plan.map(|latest| latest.plan.id)),
         of_plan(|plan| plan.revision.0),

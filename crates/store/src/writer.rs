@@ -194,7 +194,7 @@ async fn read_back(
         " FROM events WHERE session_id = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq"
     );
     let session = command.session;
-    let values = vec![Value::text(session), Value::from(record.first.0), Value::from(record.last.0)];
+    let values = vec![Value::text(&session), Value::from(record.first.0), Value::from(record.last.0)];
     let rows = connection.rows(select.into(), values).await?;
     let events: Result<Vec<Event>, _> =
         rows.into_iter().map(|mut row| read_event(session, &mut row)).collect();

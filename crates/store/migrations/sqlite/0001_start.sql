@@ -104,8 +104,10 @@ SELECT p.session_id,
        e.actor ->> '$.type' AS by,
        p.change,
        e.payload ->> '$.plan.title' AS title,
-       (SELECT count(*) FROM json_each(e.payload, '$.plan.steps') AS step
-         WHERE step.value ->> '$.status' = 'completed') AS completed,
+       CASE p.change WHEN 'revised' THEN
+           (SELECT count(*) FROM json_each(e.payload, '$.plan.steps') AS step
+             WHERE step.value ->> '$.status' = 'completed')
+       END AS completed,
        json_array_length(e.payload, '$.plan.steps') AS total,
        (SELECT step.value ->> '$.id' FROM json_each(e.payload, '$.plan.steps') AS step
          WHERE step.value ->> '$.status' = 'in_progress') AS active,

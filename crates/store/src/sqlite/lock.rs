@@ -85,6 +85,7 @@ impl WriteLock {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PATIENCE;
     use super::*;
 
     #[tokio::test]
@@ -97,7 +98,7 @@ mod tests {
         let refused = lock.acquire(Duration::from_millis(1)).await;
         assert!(matches!(refused, Err(StoreError::Busy(_))), "{refused:?}");
         holder.unlock().unwrap();
-        lock.acquire(Duration::from_secs(60)).await.unwrap();
+        lock.acquire(PATIENCE).await.unwrap();
         assert!(matches!(holder.try_lock(), Err(std::fs::TryLockError::WouldBlock)));
         lock.release();
         holder.try_lock().unwrap();

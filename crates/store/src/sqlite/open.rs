@@ -23,6 +23,9 @@ const APPLICATION_ID: i64 = 0x5A55_4E4F;
 /// Primary result codes of SQLite for a file that is no database at all.
 const NO_DATABASE_CODES: [i32; 2] = [11, 26];
 
+/// Bytes of the header of an SQLite file.
+const HEADER_BYTES: u64 = 100;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     /// Nothing, or an empty file.
@@ -69,6 +72,9 @@ async fn look(path: &Path, options: &SqliteConnectOptions) -> Result<Found, Stor
         Err(error) => return Err(StoreError::io(path, error)),
         Ok(metadata) if metadata.is_dir() => return Err(not_ours("it is a folder".to_owned())),
         Ok(metadata) if metadata.len() == 0 => return Ok(Found::Nothing),
+        Ok(metadata) if metadata.len() < HEADER_BYTES => {
+            return Err(not_ours("it is no database".to_owned()));
+        }
         Ok(_) => {}
     }
     let no_database = |error: sqlx::Error| match result_code(&error) {

@@ -1,5 +1,17 @@
 //! What every engine of the store has to keep. Each test runs on each engine there is.
 
-mod site;
+#![expect(clippy::unwrap_used, reason = "what a test cannot set up fails the test")]
 
+mod check;
+mod commands;
+#[cfg(feature = "crash-points")]
+mod crash;
+mod crowd;
+mod files;
+mod kinds;
+mod lists;
 mod log;
+mod random;
+mod repeats;
+mod site;
+mod views;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use domain::{
-    Candidate, CandidateStep, CommandKey, InputText, LaneId, ModelName, PlanId, Revision, SessionId,
-    SessionState, Snapshot, StepStatus, Timestamp,
+    Budgets, Candidate, CandidateStep, CommandKey, GoalId, InputText, LaneId, ModelName, Objective, PlanId,
+    Revision, SessionId, SessionState, Snapshot, StepStatus, Timestamp,
 };
 use policy::{
     Command, Decision, Facts, Owner, PlanUpdate, Rejection, RuntimeCommand, UserActor, UserCommand,
@@ -27,7 +27,7 @@ pub(crate) async fn on_each_engine<F: Future<Output = ()>>(test: impl Fn(Site) -
 }
 
 impl Site {
-    fn sqlite() -> Self {
+    pub(crate) fn sqlite() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), clock: Arc::new(ManualClock::new(START)) }
     }
 
@@ -60,6 +60,8 @@ impl Site {
 
     /// Everything in the database, as text.
     pub(crate) async fn dump(&self) -> String {
+        use std::fmt::Write as _;
+
         use sqlx::{Column as _, Row as _, ValueRef as _};
         let mut connection = self.raw().await;
         let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
@@ -76,7 +78,7 @@ impl Site {
                     } else {
                         row.try_get_unchecked(column.ordinal()).unwrap()
                     };
-                    dump.push_str(&format!(" | {} {}", column.name(), String::from_utf8_lossy(&bytes)));
+                    write!(dump, " | {} {}", column.name(), String::from_utf8_lossy(&bytes)).unwrap();
                 }
                 dump.push('\n');
             }
@@ -176,4 +178,39 @@ pub(crate) async fn run(
     command: RuntimeCommand,
 ) -> Result<Committed, ExecuteError> {
     store.execute(id, Ask::default(), by_runtime(command)).await
+}
+
+pub(crate) fn set_goal(number: u128) -> UserCommand {
+    UserCommand::SetGoal {
+        goal_id: GoalId::from_u128(number),
+        objective: Objective::parse("export works").unwrap(),
+        criteria: None,
+        budgets: Budgets::default(),
+        replace: false,
+    }
+}
+
+/// A plan of one step, as the revision after `current`.
+pub(crate) fn plan_of_one(current: u64) -> UserCommand {
+    let step = CandidateStep {
+        id: "only".to_owned(),
+        title: format!("after {current}"),
+        status: StepStatus::InProgress,
+    };
+    let candidate = Candidate {
+        title: "One".to_owned(),
+        steps: vec![step],
+        expected_revision: None,
+        goal_id: None,
+        explanation: None,
+    };
+    UserCommand::UpdatePlan {
+        lane: LaneId::main(),
+        update: PlanUpdate {
+            snapshot: Snapshot::check(&candidate).unwrap(),
+            expected_revision: Some(Revision(current)),
+            goal_id: None,
+            new_plan: PlanId::from_u128(78),
+        },
+    }
 }
