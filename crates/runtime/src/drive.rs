@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use agents::Role;
 use domain::{
-    CallOutcome, CallRef, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, TokenUsage,
-    TurnOutcome,
+    CallOutcome, CallRef, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason,
+    TokenUsage, TurnOutcome,
 };
 use serde_json::Value;
 use store::StoreError;
@@ -21,6 +21,7 @@ use crate::sessions::CommandError;
 use crate::toolbox::{self, Found, Toolbox};
 use crate::turn::AdmittedTurn;
 use crate::work_tools::{self, WorkCall, WorkTool};
+use crate::worker::Waiting;
 
 /// How often a running turn looks whether it was asked to stop, at the latest (T6).
 const LOOK_MS: u64 = 200;
@@ -39,6 +40,11 @@ pub trait Observer: Send + Sync {
 
     /// The model's answer grows.
     fn delta(&self, session: SessionId, delta: Delta<'_>);
+
+    /// Nothing happens here for a while; the log may have grown elsewhere.
+    fn waiting(&self, session: SessionId, waiting: Waiting) {
+        let _ = (session, waiting);
+    }
 }
 
 /// An observer that looks away.
@@ -73,6 +79,7 @@ pub(crate) struct Driver<'a> {
     model: &'a dyn Model,
     toolbox: &'a Toolbox,
     observer: &'a dyn Observer,
+    shutdown: &'a CancellationToken,
     history: History,
     followed: Seq,
 }
@@ -83,13 +90,22 @@ pub(crate) async fn drive(
     model: &dyn Model,
     toolbox: &Toolbox,
     observer: &dyn Observer,
+    shutdown: &CancellationToken,
 ) -> Result<Driven, CommandError> {
     let Some(role) = agents::role(turn.agent()) else {
         let failure = Failure::new(FailureKind::NoSuchAgent, format!("there is no agent `{}`", turn.agent()));
         return end_without_model(turn, failure, observer).await;
     };
-    let mut driver =
-        Driver { turn, role, model, toolbox, observer, history: History::default(), followed: Seq(0) };
+    let mut driver = Driver {
+        turn,
+        role,
+        model,
+        toolbox,
+        observer,
+        shutdown,
+        history: History::default(),
+        followed: Seq(0),
+    };
     driver.load_history().await?;
     let outcome = match driver.run().await {
         Ok(never) => match never {},
@@ -191,6 +207,7 @@ impl Driver<'_> {
 
     async fn run(&mut self) -> Result<Never, Leave> {
         loop {
+            self.check_shutdown()?;
             let request = self.request().await?;
             let response = self.ask(&request).await?;
             let completed_before = self.turn.running().and_then(|running| running.goal_completed_in);
@@ -199,11 +216,25 @@ impl Driver<'_> {
                 return Err(Leave::End(TurnOutcome::Completed));
             }
             for (index, call) in (0..).zip(calls) {
+                self.check_shutdown()?;
                 let call_ref = self.turn.call(index);
                 self.call(call_ref, &call, &request.tools).await?;
                 self.follow();
             }
         }
+    }
+
+    /// Leaves because the turn is to stop. Why, is decided where it ends; a shutdown is known here alone.
+    fn stopping(&self) -> Leave {
+        Leave::End(if self.shutdown.is_cancelled() {
+            TurnOutcome::Stopped { reason: StopReason::Shutdown }
+        } else {
+            TurnOutcome::Completed
+        })
+    }
+
+    fn check_shutdown(&self) -> Result<(), Leave> {
+        if self.shutdown.is_cancelled() { Err(self.stopping()) } else { Ok(()) }
     }
 
     /// Builds the next request: tools, system text and history are a prefix of the one after it (V3).
@@ -245,7 +276,7 @@ impl Driver<'_> {
             let on_delta = move |delta: Delta<'_>| observer.delta(session, delta);
             let work = model.respond(request, &on_delta);
             let failure = match self.watched(work, None).await? {
-                Watched::Stopping => return Err(Leave::End(TurnOutcome::Completed)),
+                Watched::Stopping => return Err(self.stopping()),
                 Watched::Done(Ok(response)) if response.text.is_empty() && response.calls.is_empty() => {
                     Failure::new(FailureKind::EmptyResponse, "the model answered with neither text nor calls")
                 }
@@ -258,7 +289,7 @@ impl Driver<'_> {
             let Some(retry_at) = retry_at else { return Err(Leave::End(TurnOutcome::Failed { failure })) };
             let sessions = self.turn.sessions().clone();
             if let Watched::Stopping = self.watched(sessions.sleep_until(retry_at), None).await? {
-                return Err(Leave::End(TurnOutcome::Completed));
+                return Err(self.stopping());
             }
             self.turn.begin_request(estimate).await?;
             self.follow();
@@ -439,7 +470,7 @@ impl Driver<'_> {
             }
         }
         match self.turn.stop_requested().await {
-            Ok(stop) => Ok(stop.is_some()),
+            Ok(stop) => Ok(stop.is_some() || self.shutdown.is_cancelled()),
             Err(error) if is_stale(&error) => Err(Leave::Lost),
             Err(error) => {
                 tracing::warn!(%error, "the session could not be read, trying again");

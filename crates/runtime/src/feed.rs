@@ -1,9 +1,11 @@
 //! Reading: one session, lists of them, plans and the events after a cursor (E6).
 
-use domain::{Seq, SessionId};
-use store::{Page, SessionFilter, SessionSummary, StoreError};
+use std::collections::VecDeque;
 
-use crate::projection::SessionView;
+use domain::{LaneId, Plan, PlanDiff, PlanId, Revision, Seq, SessionId};
+use store::{EVENTS_PER_PAGE, Page, SessionFilter, SessionSummary, StoreError, Watch};
+
+use crate::projection::{PlanRevisionView, SessionView};
 use crate::sessions::{CommandError, Sessions};
 
 impl Sessions {
@@ -26,5 +28,70 @@ impl Sessions {
         limit: usize,
     ) -> Result<Page, StoreError> {
         self.store().events_after(session, after, limit).await
+    }
+
+    /// A hint that something was committed, here or elsewhere.
+    pub fn watch(&self) -> Watch {
+        self.store().watch()
+    }
+
+    /// The last `limit` revisions and closings of the main lane's plans, oldest first (P15).
+    pub async fn plan_history(
+        &self,
+        session: SessionId,
+        limit: usize,
+    ) -> Result<Vec<PlanRevisionView>, CommandError> {
+        self.head(session).await?;
+        let (lane, mut after) = (LaneId::main(), Seq(0));
+        let mut kept = VecDeque::new();
+        loop {
+            let page = self.store().plan_history(session, &lane, after, EVENTS_PER_PAGE).await?;
+            kept.extend(page.events.iter().filter_map(PlanRevisionView::of));
+            kept.drain(..kept.len().saturating_sub(limit));
+            if !page.has_more {
+                return Ok(kept.into());
+            }
+            after = page.next;
+        }
+    }
+
+    /// What changed between two revisions of the latest plan, or of the plan named. Without `to` it is the latest
+    /// revision, without `from` the one before `to`. `None` if one of them does not exist (P15).
+    pub async fn plan_diff(
+        &self,
+        session: SessionId,
+        plan: Option<PlanId>,
+        from: Option<Revision>,
+        to: Option<Revision>,
+    ) -> Result<Option<PlanDiff>, CommandError> {
+        let head = self.head(session).await?;
+        let latest =
+            head.state.latest_plan(&LaneId::main()).map(|latest| (latest.plan.id, latest.plan.revision));
+        let Some((latest_plan, latest_revision)) = latest else { return Ok(None) };
+        let plan = plan.unwrap_or(latest_plan);
+        let to = match to {
+            Some(to) => to,
+            None if plan == latest_plan => latest_revision,
+            None => self.last_revision(session, plan).await?,
+        };
+        let from = from.unwrap_or(Revision(to.0.saturating_sub(1)));
+        let (from, to) = (self.plan_at(session, plan, from).await?, self.plan_at(session, plan, to).await?);
+        Ok(from.zip(to).map(|(from, to)| PlanDiff::between(&from, &to)))
+    }
+
+    async fn plan_at(
+        &self,
+        session: SessionId,
+        plan: PlanId,
+        revision: Revision,
+    ) -> Result<Option<Plan>, StoreError> {
+        let found = self.store().plan_at(session, &LaneId::main(), plan, revision).await?;
+        Ok(found.map(|found| found.plan))
+    }
+
+    async fn last_revision(&self, session: SessionId, plan: PlanId) -> Result<Revision, CommandError> {
+        let history = self.plan_history(session, usize::MAX).await?;
+        let of_plan = history.iter().rev().find(|revision| revision.plan_id == plan);
+        Ok(of_plan.map_or(Revision(0), |found| found.revision))
     }
 }

@@ -19,6 +19,7 @@ mod sessions;
 mod toolbox;
 mod turn;
 mod work_tools;
+mod worker;
 
 pub use door::{NewGoal, UserDoor};
 pub use drive::{Driven, Observer, Unobserved};
@@ -26,9 +27,12 @@ pub use ports::{
     Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall, RequestedCall,
     Tool, ToolFault, ToolOutput, ToolSpec,
 };
-pub use projection::{GoalView, ModeView, PlanAccepted, PlanView, SessionView, TurnView};
+pub use projection::{
+    GoalView, ModeView, PlanAccepted, PlanChangeView, PlanRevisionView, PlanView, SessionView, TurnView,
+};
 pub use recovery::Recovery;
 pub use scheduler::{Engine, EngineError, Scope, Step, Workshop};
 pub use sessions::{CommandError, Sessions, open};
 pub use toolbox::Toolbox;
 pub use turn::AdmittedTurn;
+pub use worker::{Charge, Rest, Waiting, Worked};

@@ -1,9 +1,9 @@
 //! What clients show: one shared reading of the state, so that no client keeps its own.
 
 use domain::{
-    Actor, AgentName, Budgets, GoalId, GoalState, GoalStatus, GoalUsage, LaneId, Mode, ModelName, Plan,
-    PlanClosure, PlanHead, PlanId, Retry, Revision, Seq, SessionId, SessionState, Step, StepId, StopReason,
-    Timestamp, TurnEnd, TurnNumber, TurnTrigger,
+    Actor, AgentName, Budgets, Event, EventBody, GoalId, GoalState, GoalStatus, GoalUsage, LaneId, Mode,
+    ModelName, Plan, PlanClosure, PlanHead, PlanId, Retry, Revision, Seq, SessionId, SessionState, Step,
+    StepId, StopReason, Timestamp, TurnEnd, TurnNumber, TurnTrigger,
 };
 use policy::{ContinuationView, NextAction};
 use schemars::JsonSchema;
@@ -67,6 +67,48 @@ pub struct PlanView {
     pub changed_by: Option<Actor>,
     /// Set once the plan was closed.
     pub closed: Option<PlanClosure>,
+}
+
+/// One revision of a plan, or its closing, as a line of history (P15).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlanRevisionView {
+    /// Which plan.
+    pub plan_id: PlanId,
+    /// The revision.
+    pub revision: Revision,
+    /// The event.
+    pub seq: Seq,
+    /// When it was.
+    pub at: Timestamp,
+    /// Who made it.
+    pub actor: Actor,
+    /// What it says.
+    #[serde(flatten)]
+    pub change: PlanChangeView,
+}
+
+/// What happened to a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum PlanChangeView {
+    /// It was revised.
+    Revised {
+        /// Its title.
+        title: String,
+        /// Completed steps.
+        completed: usize,
+        /// All steps.
+        total: usize,
+        /// The step in progress.
+        active: Option<StepId>,
+        /// Why.
+        explanation: Option<String>,
+    },
+    /// It was closed (P17).
+    Closed {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// The answer to an accepted update: progress, not the plan (V2).
@@ -203,6 +245,30 @@ impl PlanView {
             changed_by: head.map(|head| head.by.clone()),
             closed: head.and_then(|head| head.closed.clone()),
         }
+    }
+}
+
+impl PlanRevisionView {
+    /// Reads an event; `None` if it is not about a plan.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        let (plan_id, revision, change) = match &event.body {
+            EventBody::PlanRevised { plan, .. } => {
+                let change = PlanChangeView::Revised {
+                    title: plan.snapshot.title().to_string(),
+                    completed: plan.completed(),
+                    total: plan.total(),
+                    active: plan.active().map(|step| step.id.clone()),
+                    explanation: plan.snapshot.explanation().map(str::to_owned),
+                };
+                (plan.id, plan.revision, change)
+            }
+            EventBody::PlanClosed { plan_id, revision, reason, .. } => {
+                (*plan_id, *revision, PlanChangeView::Closed { reason: reason.to_string() })
+            }
+            _ => return None,
+        };
+        let Event { seq, at, actor, .. } = event;
+        Some(Self { plan_id, revision, seq: *seq, at: *at, actor: actor.clone(), change })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::{Code, Event, SessionId, Timestamp, TurnNumber, TurnOutcome};
 use policy::{IdleReason, NextAction};
+use tokio_util::sync::CancellationToken;
 
 use crate::drive::{Driven, Observer, drive};
 use crate::ports::{Evidence, Model};
@@ -26,6 +27,7 @@ pub struct Engine {
     model: Arc<dyn Model>,
     workshop: Arc<dyn Workshop>,
     observer: Arc<dyn Observer>,
+    shutdown: CancellationToken,
 }
 
 /// What may start turns on behalf of a caller (T11).
@@ -102,12 +104,30 @@ impl Engine {
         workshop: Arc<dyn Workshop>,
         observer: Arc<dyn Observer>,
     ) -> Self {
-        Self { sessions, model, workshop, observer }
+        Self { sessions, model, workshop, observer, shutdown: CancellationToken::new() }
     }
 
     /// The sessions.
     pub const fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    pub(crate) fn observer(&self) -> &dyn Observer {
+        self.observer.as_ref()
+    }
+
+    /// Ends this engine and its clones in order: running turns end as stopped by `shutdown`, and no other starts. Goals
+    /// stay as they are, for the next worker.
+    pub fn shut_down(&self) {
+        self.shutdown.cancel();
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shutdown.is_cancelled()
+    }
+
+    pub(crate) async fn shut_down_asked(&self) {
+        self.shutdown.cancelled().await;
     }
 
     /// Does the next thing in a session: recovers a lost turn, or runs the turn that is due, or says why not.
@@ -152,7 +172,7 @@ impl Engine {
             Err(error) => return Err(error.into()),
         };
         let number = turn.number();
-        match drive(turn, self.model.as_ref(), &toolbox, self.observer.as_ref()).await? {
+        match drive(turn, self.model.as_ref(), &toolbox, self.observer.as_ref(), &self.shutdown).await? {
             Driven::Ended(outcome) => Ok(Step::Ran { turn: number, outcome }),
             Driven::LeaseLost => Ok(Step::Busy { until: self.sessions.now() }),
         }
