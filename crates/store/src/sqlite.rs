@@ -260,3 +260,6 @@ fn fault(error: sqlx::Error) -> StoreError {
         _ => StoreError::Database(std::sync::Arc::new(error)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,3 +211,6 @@ async fn read_back(
     }
     Ok(committed)
 }
+
+#[cfg(test)]
+mod tests;

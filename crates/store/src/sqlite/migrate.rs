@@ -71,6 +71,13 @@ pub(super) async fn differences(connection: &mut SqliteConnection) -> Result<Vec
     Ok(found)
 }
 
+/// The name and digest of every step.
+#[cfg(test)]
+pub(super) fn digests() -> Vec<String> {
+    let line = |step: &Migration| format!("{} {} {}", step.version, step.name, digest(step.sql.as_bytes()));
+    MIGRATIONS.iter().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
