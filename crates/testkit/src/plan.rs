@@ -95,8 +95,11 @@ pub fn successors(of: &Snapshot) -> impl Strategy<Value = Snapshot> + use<> {
                 .prop_map(|(id, title, status)| CandidateStep { id, title, status })
         })
         .collect::<Vec<_>>();
-    let new = ("[a-h]", "[A-Z][a-z]{1,8}", statuses())
-        .prop_map(|(id, title, status)| CandidateStep { id, title, status });
+    let new = ("[a-h]", "[A-Z][a-z]{1,8}", statuses()).prop_map(|(id, title, status)| CandidateStep {
+        id,
+        title,
+        status,
+    });
     (kept, proptest::collection::vec(new, 0..3), "[A-Z][a-z]{1,8}").prop_flat_map(
         move |(mut steps, new, title)| {
             let mut ids = known.clone();
@@ -108,6 +111,20 @@ pub fn successors(of: &Snapshot) -> impl Strategy<Value = Snapshot> + use<> {
 
 fn statuses() -> impl Strategy<Value = StepStatus> + Clone {
     proptest::sample::select(vec![StepStatus::Pending, StepStatus::InProgress, StepStatus::Completed])
+}
+
+/// A snapshot of these steps with their statuses mended where they break a rule of the set.
+///
+/// # Panics
+///
+/// When ids repeat or a title is too long.
+pub fn mended(title: &str, steps: impl IntoIterator<Item = Step>) -> Snapshot {
+    let candidate = |step: Step| CandidateStep {
+        id: step.id.as_str().to_owned(),
+        title: step.title.as_str().to_owned(),
+        status: step.status,
+    };
+    checked(title.to_owned(), steps.into_iter().map(candidate).collect())
 }
 
 /// Makes the statuses keep the rules: of the steps that are not completed, while one is pending, one is active.

@@ -146,6 +146,8 @@ fn sets() -> impl Strategy<Value = CapabilitySet> {
 }
 
 proptest! {
+    #![proptest_config(testkit::cases(128))]
+
     #[test]
     fn c2_whatever_is_admitted_was_granted_in_this_mode(requires in sets(), granted in sets(), plan in any::<bool>()) {
         let mode = if plan { Mode::Plan } else { Mode::Work };

@@ -430,6 +430,8 @@ fn g1_a_block_code_is_not_lost_in_storage() {
 }
 
 proptest! {
+    #![proptest_config(testkit::cases(128))]
+
     #[test]
     fn g4_the_used_share_is_exact_and_never_overflows(
         input in any::<u64>(), output in any::<u64>(), tokens in 1..=u64::MAX, turns in 1..=u32::MAX, used in any::<u32>()

@@ -11,6 +11,7 @@ mod inbox;
 mod matrix;
 mod mode;
 mod plan;
+mod properties;
 mod recovery;
 mod turn;
 mod types;

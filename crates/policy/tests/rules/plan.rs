@@ -7,7 +7,7 @@ use domain::{
 use policy::{AgentCommand, PlanUpdate, Rejection, UserCommand};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use testkit::{plan_id, remark};
+use testkit::remark;
 
 use super::world::{self, World, code, in_short};
 
@@ -77,7 +77,7 @@ fn update(world: &mut World, candidate: &Value) -> PlanUpdate {
         snapshot: Snapshot::check(&candidate).unwrap(),
         expected_revision: candidate.expected_revision,
         goal_id: candidate.goal_id,
-        new_plan: plan_id(world.next_fresh()),
+        new_plan: world.next_plan_id(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     Budgets, CallOutcome, CallRef, Capability, CapabilitySet, Code, Core, Digest, Effect, Event, EventBody,
-    Failure, FailureKind, Goal, GoalId, GoalStatus, LaneId, ModelCall, Seq, SessionState, Timestamp,
+    Failure, FailureKind, Goal, GoalId, GoalStatus, LaneId, ModelCall, PlanId, Seq, SessionState, Timestamp,
     TokenUsage, TurnNumber, TurnOutcome, Violation,
 };
 use policy::{
@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) now: i64,
     goals: BTreeSet<GoalId>,
     fresh: u128,
+    plans: u128,
+    replayed: SessionState,
     user: UserActor,
 }
 
@@ -49,6 +51,8 @@ impl World {
             now: START,
             goals: BTreeSet::new(),
             fresh: 0,
+            plans: 0,
+            replayed: SessionState::before_first(session_id(1)),
             user: UserActor::for_client("cli".parse().unwrap()),
         }
     }
@@ -93,13 +97,14 @@ impl World {
         for (event, seq) in decision.events().iter().zip(self.state.core.head.0 + 1..) {
             assert_eq!(event.seq, Seq(seq), "no gap in the log");
             assert!(event.at >= self.state.core.last_at, "time does not run backwards");
-            check_round_trip(&event.body);
+            let body = stored_and_read(&event.body);
+            self.replayed.apply(&Event { body, ..event.clone() });
             if let EventBody::GoalOpened { goal_id, .. } = &event.body {
                 assert!(self.goals.insert(*goal_id), "a Goal id is used once");
             }
         }
         self.events.extend_from_slice(decision.events());
-        assert_eq!(*decision.state(), SessionState::fold(self.state.id, &self.events), "state is the fold");
+        assert_eq!(*decision.state(), self.replayed, "state is the fold of what was stored");
         let wake = wake_at(&decision.state().core, decision.lease(), facts.now);
         assert_eq!(decision.wake_at(), wake, "the stored wake-up is the derived one");
         check_round_trip_of_core(&decision.state().core);
@@ -136,13 +141,19 @@ impl World {
             snapshot: testkit::snapshot("Plan", line),
             expected_revision: expected.map(domain::Revision),
             goal_id: None,
-            new_plan: plan_id(self.next_fresh()),
+            new_plan: self.next_plan_id(),
         }
     }
 
     pub(crate) fn next_fresh(&mut self) -> u128 {
         self.fresh += 1;
         self.fresh
+    }
+
+    /// Plans are numbered apart, so that they leave the other ids alone.
+    pub(crate) fn next_plan_id(&mut self) -> PlanId {
+        self.plans += 1;
+        plan_id(self.plans)
     }
 
     // What a worker does.
@@ -265,10 +276,13 @@ fn check_rejection(rejection: &Rejection) {
     }
 }
 
-fn check_round_trip(body: &EventBody) {
+/// What a store would give back for this event.
+fn stored_and_read(body: &EventBody) -> EventBody {
     let json = serde_json::to_value(body).unwrap();
     assert_eq!(json["kind"], body.kind());
-    assert_eq!(serde_json::from_value::<EventBody>(json).unwrap(), *body, "what is stored reads back");
+    let read = serde_json::from_value::<EventBody>(json).unwrap();
+    assert_eq!(read, *body, "what is stored reads back");
+    read
 }
 
 fn check_round_trip_of_core(core: &Core) {
