@@ -12,7 +12,7 @@ use domain::{
 };
 use serde_json::Value;
 use store::StoreError;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::history::History;
@@ -270,7 +270,8 @@ impl Driver<'_> {
             let detail = format!("the request has about {estimate} tokens, the model takes {limit}");
             return Err(Leave::fail(FailureKind::ContextLimit, detail));
         }
-        let first_attempt = Instant::now();
+        // By the clock that also ends the waits, so that the bound on them is the same in simulated time.
+        let first_attempt = self.turn.sessions().now();
         loop {
             let (session, observer, model) = (self.turn.session(), self.observer, self.model);
             let on_delta = move |delta: Delta<'_>| observer.delta(session, delta);
@@ -283,7 +284,7 @@ impl Driver<'_> {
                 Watched::Done(Ok(response)) => return Ok(response),
                 Watched::Done(Err(failure)) => failure,
             };
-            let elapsed_ms = i64::try_from(first_attempt.elapsed().as_millis()).unwrap_or(i64::MAX);
+            let elapsed_ms = self.turn.sessions().now().0.saturating_sub(first_attempt.0).max(0);
             let retry_at = self.turn.fail_request(failure.clone(), elapsed_ms).await?;
             self.follow();
             let Some(retry_at) = retry_at else { return Err(Leave::End(TurnOutcome::Failed { failure })) };
