@@ -3,4 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test shares fails the test by panicking")]
 
+mod continuation;
+mod retry;
+mod stop;
 mod turn;

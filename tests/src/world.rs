@@ -77,6 +77,11 @@ impl<C: Clock + 'static> World<C> {
         Self { clock, store, sessions, user, tape: Arc::default(), home }
     }
 
+    /// The time by the store's clock.
+    pub fn clock_now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// The file of the store.
     pub fn store_path(&self) -> PathBuf {
         self.home.path().join("zuno.db")
