@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "what a test shares fails the test by panicking")]
 
 mod continuation;
+mod goal;
+mod inbox;
 mod retry;
 mod stop;
 mod turn;
