@@ -30,7 +30,7 @@ impl FromStr for Digest {
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let invalid =
             || InvalidId { what: "a SHA-256 digest in hexadecimal", text: text.chars().take(80).collect() };
-        if text.len() != 64 || !text.is_ascii() {
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(invalid());
         }
         let mut bytes = [0; 32];
@@ -123,6 +123,29 @@ impl Effect {
             Self::FileWrite { .. } | Self::Command { confined: false } | Self::External => {
                 Settlement::Uncertain
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t7_a_digest_reads_back_and_nothing_else_does() {
+        let digest = Digest(std::array::from_fn(|at| u8::try_from(at * 7 % 256).unwrap()));
+        assert_eq!(digest.to_string().parse(), Ok(digest));
+        let text = digest.to_string();
+        for wrong in [
+            "",
+            "00",
+            &text[1..],
+            &format!("{text}0"),
+            &text.replace('0', "g"),
+            &"é".repeat(32),
+            &"+1".repeat(32),
+        ] {
+            assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
         }
     }
 }

@@ -165,3 +165,30 @@ impl Failure {
         Self { kind, detail, retry_after_ms: None }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_detail_is_cut_between_characters() {
+        for (detail, chars) in
+            [("x".repeat(2_000), 2_000), ("x".repeat(2_001), 2_001), ("ü".repeat(1_001), 1_001)]
+        {
+            let failure = Failure::new(FailureKind::Transport, detail.clone());
+            let is_cut = detail.len() > Failure::DETAIL_BYTES;
+            assert_eq!(failure.detail.chars().count(), chars);
+            assert_eq!(failure.detail.ends_with('…'), is_cut);
+        }
+    }
+
+    #[test]
+    fn t9_a_retry_after_is_stored_only_if_there_was_one() {
+        let failure = Failure::new(FailureKind::RateLimited, "slow down");
+        let json = serde_json::to_value(&failure).unwrap();
+        assert_eq!(json, serde_json::json!({ "kind": "rate_limited", "detail": "slow down" }));
+        let asked = Failure { retry_after_ms: Some(5), ..failure };
+        let json = serde_json::to_string(&asked).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), asked);
+    }
+}

@@ -32,3 +32,23 @@ impl TokenUsage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g4_sums_saturate_and_remember_that_a_part_was_estimated() {
+        let most = TokenUsage { input: u64::MAX, cached_input: u64::MAX, output: 1, estimated: false };
+        let sum = most.plus(TokenUsage { input: 1, cached_input: 1, output: u64::MAX, estimated: true });
+        let all = u64::MAX;
+        assert_eq!(sum, TokenUsage { input: all, cached_input: all, output: all, estimated: true });
+        assert_eq!(sum.charged(), u64::MAX);
+    }
+
+    #[test]
+    fn g4_cached_input_is_shown_and_not_charged() {
+        let usage = TokenUsage { input: 3, cached_input: 1_000, output: 4, estimated: false };
+        assert_eq!(usage.charged(), 7);
+    }
+}

@@ -348,7 +348,7 @@ fn p20_an_update_touches_neither_goal_nor_mode() {
 }
 
 #[test]
-fn p20_what_an_agent_sends_becomes_a_plan_and_nothing_else() {
+fn v2_p20_what_an_agent_sends_becomes_a_plan_with_a_short_answer_and_nothing_else() {
     let mut world = World::open();
     world.submit("plan it");
     let turn = world.start();
