@@ -1,7 +1,7 @@
 //! Who may start the next turn, and when to look again (T2, T3, T8).
 
-use domain::{FailureKind, Timestamp};
-use policy::{IdleReason, NextAction, UserCommand};
+use domain::{FailureKind, InboxRow, InputId, InputKind, Seq, Timestamp, TurnNumber};
+use policy::{ContinuationView, IdleReason, NextAction, UserCommand, next_action};
 
 use super::world::{START, World, budgets, failure, kinds};
 
@@ -140,4 +140,23 @@ fn t8_a_complete_plan_does_not_stop_a_goal_and_an_unfinished_one_does_not_keep_i
         world.user(&UserCommand::CompleteGoal { summary: None }).unwrap();
         assert_eq!(world.next(), NextAction::Idle { why: IdleReason::GoalCompleted }, "{line}");
     }
+}
+
+#[test]
+fn t2_the_view_alone_keeps_a_spent_goal_from_running() {
+    let mut world = World::open();
+    world.set_goal_with(budgets(100, 10));
+    let mut goal = world.goal().clone();
+    goal.usage.turns = 10;
+    let view = ContinuationView::new(Some(&goal), &[], false, None, None);
+    let next = next_action(&view, Timestamp(START));
+    assert_eq!(next, NextAction::Idle { why: IdleReason::GoalBudgetLimited });
+}
+
+#[test]
+fn t2_the_view_passes_over_a_row_that_is_taken() {
+    let row = |seq, taken| InboxRow { id: InputId(Seq(seq)), kind: InputKind::User, taken, returns: 0 };
+    let rows = [row(3, Some(TurnNumber(1))), row(4, None), row(5, None)];
+    let view = ContinuationView::new(None, &rows, false, None, None);
+    assert_eq!(next_action(&view, Timestamp(START)), NextAction::RunInput { row: InputId(Seq(4)) });
 }

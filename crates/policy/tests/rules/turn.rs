@@ -372,3 +372,23 @@ fn t5_commands_of_a_person_need_no_lease() {
         world.user(&command).unwrap();
     }
 }
+
+#[test]
+fn t5_t6_past_its_lease_a_turn_begins_nothing_until_it_renews() {
+    let mut world = World::open();
+    world.set_goal();
+    let turn = world.start();
+    let calls = world.call(turn, &["one", "two"]);
+    world.admit_call(calls[0], Effect::Read);
+    world.now += LEASE_MS;
+    let admission = AgentCommand::AdmitCall { call: calls[1], grant: grant(&[]), effect: Effect::Read };
+    assert_eq!(code(world.agent(&admission)), Code::StaleEpoch);
+    world.runtime(&finish_call(calls[0], domain::CallOutcome::Succeeded)).unwrap();
+    world.runtime(&RuntimeCommand::RenewLease { turn, owner: owner(1) }).unwrap();
+    world.agent(&admission).unwrap();
+    world.runtime(&finish_call(calls[1], domain::CallOutcome::Succeeded)).unwrap();
+    world.now += LEASE_MS;
+    assert_eq!(code(world.runtime(&begin(turn))), Code::StaleEpoch);
+    world.runtime(&RuntimeCommand::RenewLease { turn, owner: owner(1) }).unwrap();
+    world.request(turn);
+}
