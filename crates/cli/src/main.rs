@@ -1,1 +1,26 @@
-fn main() {}
+//! `zuno`, the command line: the composition root, and a client like any other.
+//!
+//! It parses arguments and configuration, gives the user's door to the verbs and shows what comes back. It holds no
+//! rule, no loop and no SQL: what may happen is decided below, and the loops are the runtime's.
+
+mod args;
+mod config;
+mod context;
+mod exit;
+mod input;
+mod narrator;
+mod output;
+mod render;
+mod signals;
+mod verbs;
+mod workshop;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    // Answers --help and --version, and ends on a wrong command line, before anything is touched.
+    let cli = args::Cli::parse();
+    verbs::run(cli).into()
+}

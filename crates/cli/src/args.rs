@@ -1,0 +1,133 @@
+//! The command line: global options and verbs. Each verb's own arguments stand in its file.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use domain::SessionId;
+use store::StoreUrl;
+
+use crate::exit::EXIT_HELP;
+use crate::verbs::{doctor, events, goal, interrupt, mode, plan, run, session};
+
+/// Keeps an agent's plan, mode and Goal on disk, under rules the model cannot bend.
+///
+/// A plan shows progress and never starts a turn. Plan mode cannot change files. Only a Goal continues by itself, once
+/// after each turn, through crashes, within its budget.
+#[derive(Debug, Parser)]
+#[command(name = "zuno", version, max_term_width = 80, after_help = EXIT_HELP, subcommand_required = true)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// The options of every verb.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// The verb.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Options that may stand before or after the verb.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Global {
+    /// The store: a path or sqlite:///absolute/path [default: zuno/zuno.db in the XDG data folder]
+    #[arg(long, global = true, value_name = "URL", env = "ZUNO_STORE", hide_env_values = true)]
+    #[arg(help_heading = "Global options")]
+    pub(crate) store: Option<StoreUrl>,
+
+    /// The workspace [default: the root of the git repository here, else this folder]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Print JSON for programs instead of text for people
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+}
+
+/// The session that a verb is about.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct OfSession {
+    /// The session [default: the one of this workspace that changed last]
+    #[arg(long = "session", value_name = "ID")]
+    pub(crate) session: Option<SessionId>,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Send a prompt to an agent and stream what it does
+    Run(run::RunArgs),
+    /// Open, list and show sessions
+    #[command(subcommand)]
+    Session(session::SessionVerb),
+    /// Show and change the execution plan
+    #[command(subcommand)]
+    Plan(plan::PlanVerb),
+    /// Show the mode, or enter Plan mode or Work mode
+    #[command(subcommand)]
+    Mode(mode::ModeVerb),
+    /// Set, steer and run the Goal
+    #[command(subcommand)]
+    Goal(goal::GoalVerb),
+    /// Print the log of a session
+    Events(events::EventsArgs),
+    /// Stop what runs, pause the Goal and hold queued prompts
+    Interrupt(interrupt::InterruptArgs),
+    /// Check the environment, the configuration and the store
+    Doctor(doctor::DoctorArgs),
+}
+
+impl Verb {
+    /// Whether it acts for the user. What an agent starts may look, not act (C8).
+    pub(crate) const fn is_user_act(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Interrupt(_) => true,
+            Self::Session(verb) => verb.is_user_act(),
+            Self::Plan(verb) => verb.is_user_act(),
+            Self::Mode(verb) => verb.is_user_act(),
+            Self::Goal(verb) => verb.is_user_act(),
+            Self::Events(_) | Self::Doctor(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_stand_before_or_after_the_verb() {
+        for line in [
+            ["zuno", "--json", "--store", "/s", "--workspace", "/w", "plan", "show"],
+            ["zuno", "plan", "show", "--json", "--store", "/s", "--workspace", "/w"],
+            ["zuno", "plan", "--workspace", "/w", "show", "--store", "/s", "--json"],
+        ] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            assert!(cli.global.json);
+            assert_eq!(cli.global.store, Some("/s".parse().unwrap()));
+            assert_eq!(cli.global.workspace, Some("/w".into()));
+        }
+    }
+
+    fn help_of(command: &mut clap::Command, path: &str, out: &mut String) {
+        let path = format!("{path}{}", command.get_name());
+        out.push_str(&format!("===== {path}\n{}\n", command.render_long_help()));
+        for verb in command.get_subcommands_mut() {
+            help_of(verb, &format!("{path} "), out);
+        }
+    }
+
+    #[test]
+    fn every_verb_explains_itself() {
+        let mut command = Cli::command().term_width(80);
+        command.build();
+        let mut help = String::new();
+        help_of(&mut command, "", &mut help);
+        insta::assert_snapshot!(help);
+    }
+}

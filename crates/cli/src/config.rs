@@ -1,0 +1,228 @@
+//! `zuno.toml`: the user's file says what there is, a project's file only narrows it (C9).
+//!
+//! Both are parsed once, into [`Config`] and what it hands out. Keys of providers stand in neither: a model's table
+//! names the environment variable that holds its key.
+
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agents::ToolAllowList;
+use domain::{AgentName, Budgets, ModelName};
+use models::ModelSettings;
+use runtime::Model;
+
+pub(crate) use file::OnOpen;
+use file::{ProjectFile, UserFile};
+
+/// Why the configuration does not say what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// A file that cannot be used.
+    #[error("{}{}: {problem}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: Option<usize>,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A model that nobody configured.
+    #[error("there is no [models.{name}] in {}; {known}", path.display())]
+    NoSuchModel {
+        /// What was asked for.
+        name: ModelName,
+        /// The user's file.
+        path: PathBuf,
+        /// What there is instead.
+        known: String,
+    },
+    /// Several models and nothing that chooses.
+    #[error("{} has several models and no default_model; choose with --model: {names}", path.display())]
+    NoDefault {
+        /// The user's file.
+        path: PathBuf,
+        /// The models.
+        names: String,
+    },
+    /// No model at all.
+    #[error(
+        "no model is configured and none of OPENAI_API_KEY, ANTHROPIC_API_KEY and GEMINI_API_KEY is set.\n\
+         Put this into {} and change it:\n\n{}", path.display(), models::EXAMPLE_TOML
+    )]
+    NoModel {
+        /// The user's file.
+        path: PathBuf,
+    },
+    /// A table that makes no model.
+    #[error("{problem}")]
+    Model {
+        /// What is wrong, and where.
+        problem: String,
+    },
+}
+
+/// Where the program reads its environment: the process, or a map in tests.
+pub(crate) type Environment<'e> = &'e dyn Fn(&str) -> Option<String>;
+
+/// The process's environment.
+pub(crate) fn process_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The user's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Config {
+    path: PathBuf,
+    found: bool,
+    default_model: Option<ModelName>,
+    models: BTreeMap<ModelName, ModelSettings>,
+    on_open: OnOpen,
+    limits: Limits,
+}
+
+/// What narrows a session's work: of the user's file, and again of its workspace's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The agent of a session that names none.
+    pub(crate) agent: Option<AgentName>,
+    /// The budgets of a Goal that names none.
+    pub(crate) budgets: Budgets,
+    /// The tools that are let through.
+    pub(crate) tools: ToolAllowList,
+}
+
+impl Config {
+    /// Reads the user's file. Without one everything has its default.
+    pub(crate) fn load(env: Environment<'_>) -> Result<Self, ConfigError> {
+        let path = user_path(env);
+        let read = file::read(&path)?;
+        let found = read.is_some();
+        let file = read.map_or_else(|| Ok(UserFile::default()), |text| UserFile::parse(&path, &text))?;
+        let UserFile { default_model, default_agent, tools, budgets, goal, models } = file;
+        let default = Budgets::default();
+        let budgets = Budgets {
+            tokens: budgets.tokens.unwrap_or(default.tokens),
+            turns: budgets.turns.unwrap_or(default.turns),
+        };
+        let limits = Limits { agent: default_agent, budgets, tools: allow_list(tools) };
+        Ok(Self { path, found, default_model, models, on_open: goal.on_open, limits })
+    }
+
+    /// The user's file, whether it exists or not.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the user's file exists.
+    pub(crate) const fn is_found(&self) -> bool {
+        self.found
+    }
+
+    /// What an interactive client does with an active Goal (T11).
+    pub(crate) const fn on_open(&self) -> OnOpen {
+        self.on_open
+    }
+
+    /// What holds in a workspace: the user's limits, narrowed by the project's file (C9).
+    pub(crate) fn limits_in(&self, workspace: &Path) -> Result<Limits, ConfigError> {
+        let path = project_path(workspace);
+        let Some(text) = file::read(&path)? else { return Ok(self.limits.clone()) };
+        let project = ProjectFile::parse(&path, &self.path, &text)?;
+        Ok(self.limits.clone().narrowed_by(project))
+    }
+
+    /// The model to use: the one that was asked for, the default, the only one, or one from the environment.
+    pub(crate) fn model(
+        &self,
+        asked: Option<&ModelName>,
+        env: Environment<'_>,
+    ) -> Result<Arc<dyn Model>, ConfigError> {
+        let from_environment = || models::from_environment(env);
+        let chosen = match asked.or(self.default_model.as_ref()) {
+            Some(name) => {
+                let configured = self.models.get(name).map(|settings| (name.clone(), settings.clone()));
+                configured.or_else(|| from_environment().filter(|(found, _)| found == name)).ok_or_else(
+                    || ConfigError::NoSuchModel {
+                        name: name.clone(),
+                        path: self.path.clone(),
+                        known: self.known_models(),
+                    },
+                )?
+            }
+            None => match self.models.iter().next() {
+                None => from_environment().ok_or_else(|| ConfigError::NoModel { path: self.path.clone() })?,
+                Some((name, settings)) if self.models.len() == 1 => (name.clone(), settings.clone()),
+                Some(_) => {
+                    let names = self.model_names().join(", ");
+                    return Err(ConfigError::NoDefault { path: self.path.clone(), names });
+                }
+            },
+        };
+        let (name, settings) = chosen;
+        let base = self.path.parent().unwrap_or(Path::new("."));
+        models::build(&name, &settings, env, base)
+            .map_err(|error| ConfigError::Model { problem: error.to_string() })
+    }
+
+    /// The names of the configured models.
+    pub(crate) fn model_names(&self) -> Vec<&str> {
+        self.models.keys().map(ModelName::as_str).collect()
+    }
+
+    /// The limits of the user's file alone.
+    pub(crate) const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn known_models(&self) -> String {
+        match self.model_names() {
+            names if names.is_empty() => "it has no models".to_owned(),
+            names => format!("it has {}", names.join(", ")),
+        }
+    }
+}
+
+impl Limits {
+    /// Only less: the smaller budgets, the tools of both lists. Choosing an agent grants nothing, for what an agent
+    /// may do is fixed.
+    fn narrowed_by(self, project: ProjectFile) -> Self {
+        let ProjectFile { default_agent, tools, budgets } = project;
+        let Self { agent, budgets: own, tools: allowed } = self;
+        Self {
+            agent: default_agent.or(agent),
+            budgets: Budgets {
+                tokens: budgets.tokens.map_or(own.tokens, |tokens| tokens.min(own.tokens)),
+                turns: budgets.turns.map_or(own.turns, |turns| turns.min(own.turns)),
+            },
+            tools: allowed.intersect(&allow_list(tools)),
+        }
+    }
+}
+
+fn allow_list(tools: Option<std::collections::BTreeSet<String>>) -> ToolAllowList {
+    tools.map_or(ToolAllowList::All, ToolAllowList::Only)
+}
+
+/// The project's file of a workspace.
+pub(crate) fn project_path(workspace: &Path) -> PathBuf {
+    workspace.join(".zuno").join("zuno.toml")
+}
+
+/// `$XDG_CONFIG_HOME/zuno/zuno.toml`, by default beneath `~/.config`. Without a home it is a path that messages can
+/// show and that no file has.
+fn user_path(env: Environment<'_>) -> PathBuf {
+    let folder = xdg_folder("XDG_CONFIG_HOME", ".config", env).unwrap_or_else(|| "$XDG_CONFIG_HOME".into());
+    folder.join("zuno").join("zuno.toml")
+}
+
+/// A folder of the XDG base directory specification, which ignores relative paths.
+pub(crate) fn xdg_folder(variable: &str, beneath_home: &str, env: Environment<'_>) -> Option<PathBuf> {
+    let set = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    set(variable).or_else(|| Some(set("HOME")?.join(beneath_home)))
+}

@@ -1,0 +1,172 @@
+//! The two files as they are written, and errors that say where they are wrong.
+//!
+//! An error shows a line's number and key, never the line: a secret may stand there by mistake.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::ops::Range;
+use std::path::Path;
+
+use domain::{AgentName, ModelName};
+use models::ModelSettings;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::ConfigError;
+
+/// Bytes of a configuration file: a thousand models fit.
+const FILE_BYTES: u64 = 1 << 20;
+
+/// The user's file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UserFile {
+    pub(super) default_model: Option<ModelName>,
+    pub(super) default_agent: Option<AgentName>,
+    pub(super) tools: Option<BTreeSet<String>>,
+    #[serde(default)]
+    pub(super) budgets: BudgetLimits,
+    #[serde(default)]
+    pub(super) goal: GoalTable,
+    #[serde(default)]
+    pub(super) models: BTreeMap<ModelName, ModelSettings>,
+}
+
+/// The project's file: what may narrow, and nothing else (C9).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProjectFile {
+    pub(super) default_agent: Option<AgentName>,
+    pub(super) tools: Option<BTreeSet<String>>,
+    #[serde(default)]
+    pub(super) budgets: BudgetLimits,
+}
+
+/// Keys of the user's file that a project's file may not have.
+const USER_ONLY: [&str; 3] = ["default_model", "goal", "models"];
+
+/// `[budgets]`. A budget of 0 is no budget (G4).
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BudgetLimits {
+    /// Uncached input and output tokens.
+    pub(crate) tokens: Option<NonZeroU64>,
+    /// Turns.
+    pub(crate) turns: Option<NonZeroU32>,
+}
+
+/// `[goal]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GoalTable {
+    #[serde(default)]
+    pub(super) on_open: OnOpen,
+}
+
+/// What `zuno run` does when the session it was used on has an active Goal (T11).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnOpen {
+    /// Ask the person; say how to go on where nobody can be asked.
+    #[default]
+    Ask,
+    /// Let the Goal go on.
+    Continue,
+}
+
+impl UserFile {
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        parse(path, text)
+    }
+}
+
+impl ProjectFile {
+    pub(super) fn parse(path: &Path, user: &Path, text: &str) -> Result<Self, ConfigError> {
+        let table: toml::Table = parse(path, text)?;
+        if let Some(key) = USER_ONLY.into_iter().find(|key| table.contains_key(*key)) {
+            let problem = format!(
+                "`{key}` is not allowed here: a project only narrows. It belongs into {}",
+                user.display()
+            );
+            return Err(ConfigError::File { path: path.to_owned(), line: line_of_key(text, key), problem });
+        }
+        parse(path, text)
+    }
+}
+
+/// A file's text; `None` if there is no such file.
+pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
+    let fault = |problem: String| ConfigError::File { path: path.to_owned(), line: None, problem };
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error)
+            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(fault(format!("cannot be read: {error}"))),
+    };
+    let mut text = String::new();
+    file.take(FILE_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| fault(format!("cannot be read: {error}")))?;
+    if text.len() as u64 > FILE_BYTES {
+        return Err(fault(format!("is larger than {} KiB", FILE_BYTES >> 10)));
+    }
+    Ok(Some(text))
+}
+
+fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| 1 + text[..start_of(&span, text)].matches('\n').count());
+        let place = error.span().and_then(|span| key_at(text, &span));
+        let message = error.message().trim_end().replace('\n', ", ");
+        let problem = match place {
+            // The message names the key itself.
+            Some(_) if message.starts_with("unknown field") || message.starts_with("missing field") => {
+                format!("{message}{}", hint(&message))
+            }
+            Some(key) => format!("`{key}`: {message}"),
+            None => message,
+        };
+        ConfigError::File { path: path.to_owned(), line, problem }
+    })
+}
+
+fn start_of(span: &Range<usize>, text: &str) -> usize {
+    text.floor_char_boundary(span.start.min(text.len()))
+}
+
+/// What most people mean by the key they wrote.
+fn hint(message: &str) -> &'static str {
+    if message.contains("`api_key`") {
+        return ". Keys do not belong into this file: export one and name its variable in api_key_env";
+    }
+    ""
+}
+
+/// The key of the entry at a place, with the table it stands in: `budgets.tokens`.
+fn key_at(text: &str, span: &Range<usize>) -> Option<String> {
+    let start = start_of(span, text);
+    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let line = text[line_start..].lines().next()?;
+    let (key, _) = line.split_once('=')?;
+    let table = text[..line_start].lines().rev().find_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix('[').filter(|rest| !rest.starts_with('['))?.split_once(']').map(|(name, _)| name)
+    });
+    let key = key.trim();
+    Some(table.map_or_else(|| key.to_owned(), |table| format!("{}.{key}", table.trim())))
+}
+
+/// The line on which a key or its table begins.
+fn line_of_key(text: &str, key: &str) -> Option<usize> {
+    let begins = |line: &str| {
+        let line = line.trim_start().trim_start_matches('[');
+        line.strip_prefix(key).is_some_and(|rest| {
+            rest.starts_with(['.', '=', ']']) || rest.trim_start().starts_with(['.', '=', ']'])
+        })
+    };
+    text.lines().position(begins).map(|at| at + 1)
+}

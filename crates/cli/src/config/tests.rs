@@ -1,0 +1,155 @@
+//! What the two files mean, and what is said when they are wrong.
+
+use std::fs;
+
+use super::*;
+
+struct Home {
+    folder: tempfile::TempDir,
+}
+
+impl Home {
+    fn new(user: Option<&str>, project: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: PathBuf, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        if let Some(text) = user {
+            put(folder.path().join(".config/zuno/zuno.toml"), text);
+        }
+        if let Some(text) = project {
+            put(project_path(&folder.path().join("project")), text);
+        }
+        Self { folder }
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        (name == "HOME").then(|| self.folder.path().display().to_string())
+    }
+
+    fn config(&self) -> Result<Config, ConfigError> {
+        Config::load(&|name| self.env(name))
+    }
+
+    fn limits(&self) -> Result<Limits, ConfigError> {
+        self.config()?.limits_in(&self.folder.path().join("project"))
+    }
+
+    fn shown(&self, error: &ConfigError) -> String {
+        error.to_string().replace(&self.folder.path().display().to_string(), "~")
+    }
+
+    fn model(&self, asked: Option<&str>, keys: &[&str]) -> String {
+        let env =
+            |name: &str| self.env(name).or_else(|| keys.contains(&name).then(|| "secret-value".to_owned()));
+        let asked = asked.map(|name| name.parse().unwrap());
+        let built = self.config().and_then(|config| config.model(asked.as_ref(), &env));
+        built.map_or_else(|error| self.shown(&error), |model| model.name().to_string())
+    }
+}
+
+#[test]
+fn without_files_everything_has_its_default() {
+    let home = Home::new(None, None);
+    let config = home.config().unwrap();
+    assert!(!config.is_found());
+    assert_eq!(config.on_open(), OnOpen::Ask);
+    let limits = home.limits().unwrap();
+    assert_eq!(limits, Limits { agent: None, budgets: Budgets::default(), tools: ToolAllowList::All });
+}
+
+#[test]
+fn a_project_only_narrows() {
+    let user =
+        "tools = [\"read_file\", \"grep\", \"shell\"]\ndefault_agent = \"deep\"\n[budgets]\ntokens = 1000\n";
+    let project = "default_agent = \"build\"\ntools = [\"grep\", \"write_file\"]\n[budgets]\ntokens = 2000\nturns = 5\n";
+    let limits = Home::new(Some(user), Some(project)).limits().unwrap();
+    assert_eq!(limits.agent.unwrap().as_str(), "build");
+    assert_eq!((limits.budgets.tokens.get(), limits.budgets.turns.get()), (1_000, 5));
+    assert_eq!(limits.tools, ToolAllowList::Only(["grep".to_owned()].into()));
+}
+
+#[test]
+fn a_project_cannot_say_what_belongs_to_the_user() {
+    let said: Vec<_> = [
+        "[models.mine]\nprotocol = \"ollama\"\nmodel = \"m\"",
+        "\ndefault_model = \"x\"",
+        "[goal]\non_open = \"continue\"",
+        "[sandbox]\noff = true",
+    ]
+    .into_iter()
+    .map(|project| {
+        let home = Home::new(None, Some(project));
+        home.shown(&home.limits().unwrap_err())
+    })
+    .collect();
+    insta::assert_snapshot!(said.join("\n"), @r"
+    ~/project/.zuno/zuno.toml:1: `models` is not allowed here: a project only narrows. It belongs into ~/.config/zuno/zuno.toml
+    ~/project/.zuno/zuno.toml:2: `default_model` is not allowed here: a project only narrows. It belongs into ~/.config/zuno/zuno.toml
+    ~/project/.zuno/zuno.toml:1: `goal` is not allowed here: a project only narrows. It belongs into ~/.config/zuno/zuno.toml
+    ~/project/.zuno/zuno.toml:1: unknown field `sandbox`, expected one of `default_agent`, `tools`, `budgets`
+    ");
+}
+
+#[test]
+fn an_error_names_file_line_and_key_and_shows_no_value_that_may_be_secret() {
+    let said: Vec<_> = [
+        "default_modle = \"x\"",
+        "[budgets]\ntokens = 0",
+        "[budgets]\nturns = -1",
+        "[budgets]\ntokens = 1.5",
+        "[budgets]\ntokens = \"many\"",
+        "[goal]\non_open = \"maybe\"",
+        "[models.a]\nmodel = \"m\"",
+        "[models.a]\nprotocol = \"openai\"\nmodel = \"m\"",
+        "[models.a]\nprotocol = \"ollama\"\nmodel = \"m\"\napi_key = \"sk-very-secret\"",
+        "[models.\"two words\"]\nprotocol = \"ollama\"",
+        "default_model = ",
+    ]
+    .into_iter()
+    .map(|user| {
+        let home = Home::new(Some(user), None);
+        home.shown(&home.config().unwrap_err())
+    })
+    .collect();
+    assert!(!said.join("\n").contains("very-secret"));
+    insta::assert_snapshot!(said.join("\n"), @"");
+}
+
+#[test]
+fn the_model_is_asked_for_default_only_or_from_the_environment() {
+    let two = "[models.a]\nprotocol = \"ollama\"\nmodel = \"m\"\n[models.b]\nprotocol = \"ollama\"\nmodel = \"n\"\n";
+    let one = "[models.a]\nprotocol = \"ollama\"\nmodel = \"m\"\n";
+    let with_default = format!("default_model = \"b\"\n{two}");
+    let home = |user: &str| Home::new(Some(user), None);
+    assert_eq!(home(two).model(Some("a"), &[]), "a");
+    assert_eq!(home(&with_default).model(None, &[]), "b");
+    assert_eq!(home(one).model(None, &["OPENAI_API_KEY"]), "a");
+    assert_eq!(home("").model(None, &["OPENAI_API_KEY"]), "openai");
+    assert_eq!(home(one).model(Some("anthropic"), &["ANTHROPIC_API_KEY"]), "anthropic");
+    let refused = [
+        home(two).model(None, &[]),
+        home(two).model(Some("c"), &[]),
+        home("default_model = \"c\"").model(None, &[]),
+        home("[models.a]\nprotocol = \"anthropic\"\nmodel = \"m\"").model(None, &[]),
+    ];
+    insta::assert_snapshot!(refused.join("\n"), @"");
+    let none = home("").model(None, &[]);
+    assert!(none.contains("~/.config/zuno/zuno.toml") && none.ends_with(models::EXAMPLE_TOML), "{none}");
+}
+
+#[test]
+fn the_xdg_folder_wins_unless_it_is_relative() {
+    let folder = |xdg: &'static str| {
+        xdg_folder("XDG_DATA_HOME", ".local/share", &|name: &str| match name {
+            "XDG_DATA_HOME" => Some(xdg.to_owned()),
+            "HOME" => Some("/home/me".to_owned()),
+            _ => None,
+        })
+    };
+    assert_eq!(folder("/data"), Some("/data".into()));
+    assert_eq!(folder("data"), Some("/home/me/.local/share".into()));
+    assert_eq!(folder(""), Some("/home/me/.local/share".into()));
+    assert_eq!(xdg_folder("XDG_DATA_HOME", ".local/share", &|_| None), None);
+}

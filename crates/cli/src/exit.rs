@@ -1,0 +1,218 @@
+//! How the program ends: the one table of exit codes, and which error has which.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use domain::Code;
+use policy::Rejection;
+use runtime::CommandError;
+use serde_json::{Value, json};
+use store::StoreError;
+
+/// The exit codes. Scripts depend on them: a number keeps its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// The command line is wrong. clap uses the same number.
+    Usage = 2,
+    /// A rule refused it; nothing changed.
+    Rejected = 3,
+    /// No such session, plan, Goal, event or store.
+    NotFound = 4,
+    /// The store or the environment is at fault, the configuration included.
+    Environment = 5,
+    /// The turn failed.
+    TurnFailed = 6,
+    /// It waits for a person, or the Goal is not finished.
+    NotFinished = 7,
+    /// Interrupted, with the number that shells give to Ctrl-C.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// The end of `--help`.
+pub(crate) const EXIT_HELP: &str = "\
+Exit codes:
+  0    done
+  2    the command line is wrong
+  3    refused by a rule, nothing changed
+  4    no such session, plan, Goal, event or store
+  5    the store or the environment is at fault
+  6    the turn failed
+  7    waiting for a person, or the Goal is not finished
+  130  interrupted";
+
+/// Why a verb could not do what was asked.
+#[derive(Debug)]
+pub(crate) enum CliError {
+    /// The command line is wrong in a way that clap cannot see.
+    Usage(String),
+    /// A rule refused it.
+    Rejected(Box<Rejection>),
+    /// What was named, or meant, is not there.
+    NotFound(String),
+    /// The store is at fault.
+    Store(StoreError),
+    /// Something around the program is at fault.
+    Environment(String),
+    /// Nobody reads the output any more.
+    OutputClosed,
+}
+
+impl CliError {
+    /// The table.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::Rejected(rejection) if rejection.code == Code::UnknownSession => Exit::NotFound,
+            Self::Rejected(_) => Exit::Rejected,
+            Self::NotFound(_)
+            | Self::Store(
+                StoreError::NotFound { .. } | StoreError::UnknownSession(_) | StoreError::CursorAhead { .. },
+            ) => Exit::NotFound,
+            Self::Store(_) | Self::Environment(_) => Exit::Environment,
+            // Whoever closed the pipe has read what they wanted.
+            Self::OutputClosed => Exit::Done,
+        }
+    }
+
+    /// The name of the error for programs.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Usage(_) => "usage",
+            Self::Rejected(_) => "rejected",
+            Self::NotFound(_) => "not_found",
+            Self::Store(StoreError::NotFound { .. } | StoreError::UnknownSession(_)) => "not_found",
+            Self::Store(StoreError::CursorAhead { .. }) => "cursor_ahead",
+            Self::Store(_) => "store",
+            Self::Environment(_) => "environment",
+            Self::OutputClosed => "output_closed",
+        }
+    }
+
+    /// What `--json` prints instead of an answer.
+    pub(crate) fn to_json(&self) -> Value {
+        match self {
+            Self::Rejected(rejection) => rejected_json(rejection),
+            other => json!({ "error": { "code": other.name(), "message": other.to_string() } }),
+        }
+    }
+}
+
+/// A refusal as data. The plan's fields are always there, so that a reader need not ask whether they are.
+pub(crate) fn rejected_json(rejection: &Rejection) -> Value {
+    let Rejection { code, violations, current_revision, current_plan } = rejection;
+    json!({ "rejected": {
+        "code": code,
+        "violations": violations,
+        "current_revision": current_revision,
+        "current_plan": current_plan,
+    } })
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) | Self::NotFound(text) | Self::Environment(text) => f.write_str(text),
+            Self::Rejected(rejection) if rejection.code == Code::UnknownSession => {
+                let messages = rejection.violations.iter().map(|found| found.message.as_str());
+                f.write_str(&messages.collect::<Vec<_>>().join("; "))
+            }
+            Self::Rejected(rejection) => write!(f, "refused, nothing changed. {rejection}"),
+            Self::Store(error) => error.fmt(f),
+            Self::OutputClosed => f.write_str("nobody reads the output"),
+        }
+    }
+}
+
+impl From<CommandError> for CliError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Rejected(rejection) => rejection.into(),
+            CommandError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<Rejection> for CliError {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(Box::new(rejection))
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    /// Errors of writing to the standard streams; files name themselves where they are read.
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::OutputClosed;
+        }
+        Self::Environment(format!("the output cannot be written: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{Seq, SessionId};
+
+    use super::*;
+
+    fn of_code(code: Code) -> CliError {
+        Rejection::new("E1", code, "no").into()
+    }
+
+    #[test]
+    fn every_error_has_its_code() {
+        let session = SessionId::from_u128(1);
+        let table = [
+            (CliError::Usage(String::new()), 2),
+            (of_code(Code::RevisionConflict), 3),
+            (of_code(Code::InvalidInput), 3),
+            (of_code(Code::UnknownSession), 4),
+            (CliError::NotFound(String::new()), 4),
+            (StoreError::NotFound { path: "x".into() }.into(), 4),
+            (StoreError::UnknownSession(session).into(), 4),
+            (StoreError::CursorAhead { session, after: Seq(9), head: Seq(1) }.into(), 4),
+            (StoreError::Closed.into(), 5),
+            (CliError::Environment(String::new()), 5),
+            (std::io::Error::from(std::io::ErrorKind::BrokenPipe).into(), 0),
+        ];
+        for (error, expected) in table {
+            assert_eq!(error.exit() as u8, expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn the_help_lists_every_code() {
+        let codes = [
+            Exit::Done,
+            Exit::Usage,
+            Exit::Rejected,
+            Exit::NotFound,
+            Exit::Environment,
+            Exit::TurnFailed,
+            Exit::NotFinished,
+            Exit::Interrupted,
+        ];
+        let listed: Vec<_> =
+            EXIT_HELP.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(listed, codes.map(|code| (code as u8).to_string()));
+    }
+
+    #[test]
+    fn a_refusal_is_data_with_all_its_fields() {
+        let json = of_code(Code::BlankTitle).to_json();
+        insta::assert_snapshot!(json, @r#"{"rejected":{"code":"blank_title","current_plan":null,"current_revision":null,"violations":[{"code":"blank_title","message":"no","rule":"E1","steps":[]}]}}"#);
+    }
+}

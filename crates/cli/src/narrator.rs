@@ -1,0 +1,191 @@
+//! Tells what turns do as they run: the model's words on stdout, everything else on stderr.
+//!
+//! The runtime hands over events and pieces of text through a queue that may lose some: the log is the authority, so
+//! whatever is missing is read from there before anything later is told.
+
+mod status;
+mod voice;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::{Event, Seq, SessionId};
+use runtime::{Delta, Observer, Sessions, Waiting};
+use store::EVENTS_PER_PAGE;
+use tokio::sync::mpsc;
+
+use crate::exit::CliError;
+use crate::output::Output;
+use crate::verbs::events::EventLine;
+use status::Status;
+pub(crate) use voice::Fate;
+use voice::Voice;
+
+/// Messages between the turn loop and the terminal. Text that overflows it is told when its answer is complete.
+const QUEUE: usize = 4_096;
+
+enum Told {
+    Event(SessionId, Box<Event>),
+    Text(SessionId, String),
+    Waiting(SessionId, Waiting),
+}
+
+/// The runtime's end of the queue.
+struct Ear {
+    queue: mpsc::Sender<Told>,
+}
+
+impl Observer for Ear {
+    fn event(&self, session: SessionId, event: &Event) {
+        let _ = self.queue.try_send(Told::Event(session, Box::new(event.clone())));
+    }
+
+    fn delta(&self, session: SessionId, delta: Delta<'_>) {
+        match delta {
+            Delta::Text(text) => {
+                let _ = self.queue.try_send(Told::Text(session, text.to_owned()));
+            }
+            Delta::Reasoning(_) => {}
+        }
+    }
+
+    fn waiting(&self, session: SessionId, waiting: Waiting) {
+        let _ = self.queue.try_send(Told::Waiting(session, waiting));
+    }
+}
+
+/// Tells what happens in one session or several.
+pub(crate) struct Narrator {
+    out: Output,
+    sessions: Sessions,
+    queue: mpsc::Receiver<Told>,
+    voices: BTreeMap<SessionId, Voice>,
+    /// Whose lines are being told, where there are several.
+    speaking: Option<SessionId>,
+    names_sessions: bool,
+    status: Status,
+}
+
+impl Narrator {
+    /// A narrator, and the observer to give to the engine. With `names_sessions` each change of session is announced.
+    pub(crate) fn new(out: Output, sessions: Sessions, names_sessions: bool) -> (Self, Arc<dyn Observer>) {
+        let (sender, queue) = mpsc::channel(QUEUE);
+        let narrator = Self {
+            out,
+            sessions,
+            queue,
+            voices: BTreeMap::new(),
+            speaking: None,
+            names_sessions,
+            status: Status::new(out),
+        };
+        (narrator, Arc::new(Ear { queue: sender }))
+    }
+
+    /// Follows a session from after this place of its log on.
+    pub(crate) fn follow(&mut self, session: SessionId, after: Seq) {
+        self.voices.insert(session, Voice::new(self.out, after));
+    }
+
+    /// Waits for the next thing to tell, and tells it. Ends never: the engine holds the other end.
+    pub(crate) async fn tell_next(&mut self) -> Result<(), CliError> {
+        tokio::select! {
+            told = self.queue.recv() => match told {
+                Some(told) => self.tell(told).await,
+                None => std::future::pending().await,
+            },
+            () = self.status.tick() => Ok(()),
+        }
+    }
+
+    /// Tells what is left in the queue and in the logs of the sessions it follows.
+    pub(crate) async fn catch_up(&mut self) -> Result<(), CliError> {
+        while let Ok(told) = self.queue.try_recv() {
+            self.tell(told).await?;
+        }
+        for session in self.voices.keys().copied().collect::<Vec<_>>() {
+            self.read_log(session, None).await?;
+        }
+        self.status.clear();
+        Ok(())
+    }
+
+    /// What became of an input, as far as it was told.
+    pub(crate) fn fate(&self, session: SessionId, row: domain::InputId) -> Fate {
+        self.voices.get(&session).map_or_else(Fate::default, |voice| voice.fate(row))
+    }
+
+    async fn tell(&mut self, told: Told) -> Result<(), CliError> {
+        match told {
+            Told::Event(session, event) => {
+                if !self.voices.contains_key(&session) {
+                    self.follow(session, Seq(event.seq.0.saturating_sub(1)));
+                }
+                self.read_log(session, Some(event.seq)).await?;
+                self.tell_event(session, &event)
+            }
+            Told::Text(session, text) => {
+                self.announce(session);
+                self.status.clear();
+                match self.voices.get_mut(&session) {
+                    Some(voice) if !self.names_sessions => voice.text(&text),
+                    _ => Ok(()),
+                }
+            }
+            Told::Waiting(session, waiting) => {
+                self.read_log(session, None).await?;
+                self.status.clear();
+                if let Some(voice) = self.voices.get_mut(&session) {
+                    voice.waiting(waiting);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells what the log holds after the last event told, up to but without `before`.
+    async fn read_log(&mut self, session: SessionId, before: Option<Seq>) -> Result<(), CliError> {
+        loop {
+            let Some(last) = self.voices.get(&session).map(Voice::last) else { return Ok(()) };
+            let missing = before.map_or(u64::MAX, |before| before.0.saturating_sub(last.0 + 1));
+            if missing == 0 {
+                return Ok(());
+            }
+            let limit = usize::try_from(missing).unwrap_or(usize::MAX).min(EVENTS_PER_PAGE);
+            let page = self.sessions.events_after(session, last, limit).await?;
+            for event in &page.events {
+                self.tell_event(session, event)?;
+            }
+            if !page.has_more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell_event(&mut self, session: SessionId, event: &Event) -> Result<(), CliError> {
+        let Some(voice) = self.voices.get_mut(&session) else { return Ok(()) };
+        if !voice.is_new(event.seq) {
+            return Ok(());
+        }
+        self.status.clear();
+        if self.out.is_json() {
+            voice.note(event);
+            return self.out.json_line(&EventLine { session, event });
+        }
+        self.announce(session);
+        if let Some(voice) = self.voices.get_mut(&session) {
+            voice.event(event)?;
+            self.status.show(voice.doing());
+        }
+        Ok(())
+    }
+
+    fn announce(&mut self, session: SessionId) {
+        if self.names_sessions && self.speaking != Some(session) {
+            self.speaking = Some(session);
+            if !self.out.is_json() {
+                self.out.remark(&format!("session {session}"));
+            }
+        }
+    }
+}

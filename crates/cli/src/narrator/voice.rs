@@ -1,0 +1,235 @@
+//! One session as it is told.
+
+use std::collections::BTreeMap;
+
+use domain::{
+    CallOutcome, CallRef, Event, EventBody, InputCancelReason, InputId, ModelCall, Seq, TurnNumber,
+    TurnOutcome, TurnTrigger,
+};
+use runtime::Waiting;
+
+use crate::exit::CliError;
+use crate::output::{Output, dim, write_data};
+use crate::render;
+
+/// What became of an input.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Fate {
+    /// The turn that took it last.
+    pub(crate) turn: Option<TurnNumber>,
+    /// How that turn ended.
+    pub(crate) outcome: Option<TurnOutcome>,
+    /// Why it never ran.
+    pub(crate) cancelled: Option<InputCancelReason>,
+}
+
+/// Tells one session, event after event.
+#[derive(Debug)]
+pub(super) struct Voice {
+    out: Output,
+    last: Seq,
+    /// What was told of the answer under way.
+    streamed: String,
+    /// Calls of the last answer that have no result yet.
+    calls: BTreeMap<CallRef, ModelCall>,
+    /// The turns that took rows, and how turns ended.
+    takers: BTreeMap<InputId, TurnNumber>,
+    cancelled: BTreeMap<InputId, InputCancelReason>,
+    ended: BTreeMap<TurnNumber, TurnOutcome>,
+    /// What takes its time.
+    doing: Option<String>,
+    /// What was last said about waiting, to say it once.
+    waiting: Option<Waiting>,
+}
+
+impl Voice {
+    pub(super) fn new(out: Output, last: Seq) -> Self {
+        Self {
+            out,
+            last,
+            streamed: String::new(),
+            calls: BTreeMap::new(),
+            takers: BTreeMap::new(),
+            cancelled: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            doing: None,
+            waiting: None,
+        }
+    }
+
+    pub(super) const fn last(&self) -> Seq {
+        self.last
+    }
+
+    pub(super) fn is_new(&self, seq: Seq) -> bool {
+        seq > self.last
+    }
+
+    pub(super) fn doing(&self) -> Option<&str> {
+        self.doing.as_deref().filter(|_| self.streamed.is_empty())
+    }
+
+    pub(super) fn fate(&self, row: InputId) -> Fate {
+        let turn = self.takers.get(&row).copied();
+        Fate {
+            turn,
+            outcome: turn.and_then(|turn| self.ended.get(&turn)).cloned(),
+            cancelled: self.cancelled.get(&row).copied(),
+        }
+    }
+
+    /// Remembers what an event means for inputs and calls, and says nothing.
+    pub(super) fn note(&mut self, event: &Event) {
+        self.last = event.seq;
+        match &event.body {
+            EventBody::TurnStarted { turn, trigger: TurnTrigger::Input { rows }, .. } => {
+                self.takers.extend(rows.iter().map(|row| (*row, *turn)));
+            }
+            EventBody::InputReturned { row } => {
+                self.takers.remove(row);
+            }
+            EventBody::InputCancelled { row, reason } => {
+                self.cancelled.insert(*row, *reason);
+            }
+            EventBody::TurnEnded { turn, outcome } => {
+                self.ended.insert(*turn, outcome.clone());
+            }
+            EventBody::ModelResponded { turn, request, calls, .. } => {
+                let named = (0..)
+                    .zip(calls)
+                    .map(|(index, call)| (CallRef { turn: *turn, request: *request, index }, call.clone()));
+                self.calls = named.collect();
+            }
+            _ => {}
+        }
+    }
+
+    /// A piece of the answer under way.
+    pub(super) fn text(&mut self, text: &str) -> Result<(), CliError> {
+        if self.out.is_json() {
+            return Ok(());
+        }
+        self.streamed.push_str(text);
+        write_data(render::lines(text).as_bytes())
+    }
+
+    /// An event, told to a person.
+    pub(super) fn event(&mut self, event: &Event) -> Result<(), CliError> {
+        self.note(event);
+        self.waiting = None;
+        self.doing = doing(event, &self.calls);
+        match &event.body {
+            EventBody::ModelResponded { text, .. } => self.answer(text),
+            EventBody::ModelFailed { .. } => {
+                self.end_line()?;
+                self.say(&render::describe_event(event));
+                Ok(())
+            }
+            EventBody::CallFinished { call, tool, outcome, result, .. } => {
+                let line = self.call_line(*call, tool, *outcome, result);
+                self.say(&line);
+                Ok(())
+            }
+            body if is_told(body) => {
+                self.end_line()?;
+                self.say(&render::describe_event(event));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A wait, said once.
+    pub(super) fn waiting(&mut self, waiting: Waiting) {
+        let is_same_kind = matches!(
+            (self.waiting, waiting),
+            (Some(Waiting::ForWorker { .. }), Waiting::ForWorker { .. })
+                | (Some(Waiting::ForRetry { .. }), Waiting::ForRetry { .. })
+        );
+        self.waiting = Some(waiting);
+        if is_same_kind || self.out.is_json() {
+            return;
+        }
+        match waiting {
+            Waiting::ForWorker { .. } => {
+                self.out.remark("another worker runs a turn of this session; what is queued comes after it");
+            }
+            Waiting::ForRetry { at } => {
+                self.out
+                    .remark(&format!("waiting until {} to try again; Ctrl-C interrupts", render::time(at)));
+            }
+        }
+    }
+
+    /// The rest of an answer: what was not streamed, or all of it.
+    fn answer(&mut self, text: &str) -> Result<(), CliError> {
+        match text.strip_prefix(self.streamed.as_str()) {
+            Some(rest) => write_data(render::lines(rest).as_bytes())?,
+            None => {
+                self.end_line()?;
+                write_data(render::lines(text).as_bytes())?;
+            }
+        }
+        self.streamed.clear();
+        if !text.is_empty() && !text.ends_with('\n') {
+            write_data(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// Ends a streamed line that breaks off.
+    fn end_line(&mut self) -> Result<(), CliError> {
+        let is_open = !self.streamed.is_empty() && !self.streamed.ends_with('\n');
+        self.streamed.clear();
+        if is_open { write_data(b"\n") } else { Ok(()) }
+    }
+
+    fn say(&self, line: &str) {
+        self.out.remark(&dim(&format!("  {line}")));
+    }
+
+    fn call_line(&self, call: CallRef, tool: &str, outcome: CallOutcome, result: &str) -> String {
+        let subject = self.calls.get(&call).map(render::call_subject).unwrap_or_default();
+        let head = format!("{} {subject}", render::one_line(tool));
+        let detail = match outcome {
+            CallOutcome::Succeeded => String::new(),
+            _ => format!(": {}", render::first_line(result)),
+        };
+        render::cut(&format!("{}: {}{detail}", head.trim_end(), outcome.name()), render::COLUMNS - 2)
+    }
+}
+
+/// Events that get a line of their own, beside answers, failed requests and results of calls.
+const fn is_told(body: &EventBody) -> bool {
+    matches!(
+        body,
+        EventBody::AgentSelected { .. }
+            | EventBody::ModeChanged { .. }
+            | EventBody::PlanRevised { .. }
+            | EventBody::PlanClosed { .. }
+            | EventBody::GoalOpened { .. }
+            | EventBody::GoalMoved { .. }
+            | EventBody::GoalBudgetAnnounced { .. }
+            | EventBody::RetryScheduled { .. }
+            | EventBody::InputCancelled { .. }
+            | EventBody::TurnStarted { .. }
+            | EventBody::TurnStopRequested { .. }
+            | EventBody::TurnEnded { .. }
+            | EventBody::TurnLost { .. }
+    )
+}
+
+/// What begins with an event and takes its time.
+fn doing(event: &Event, calls: &BTreeMap<CallRef, ModelCall>) -> Option<String> {
+    match &event.body {
+        EventBody::ModelRequested { .. } => Some("waiting for the model".to_owned()),
+        EventBody::CallAdmitted { call, tool, .. } => {
+            let subject = calls.get(call).map(render::call_subject).unwrap_or_default();
+            Some(format!("{} {subject}", render::one_line(tool)).trim_end().to_owned())
+        }
+        EventBody::ModelFailed { retry_at: Some(at), .. } => {
+            Some(format!("trying again at {}", render::time(*at)))
+        }
+        _ => None,
+    }
+}

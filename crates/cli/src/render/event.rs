@@ -1,0 +1,187 @@
+//! One event as one line, for timelines.
+
+use domain::{
+    Event, EventBody, GoalState, GoalStatus, InputCancelReason, ModelCall, TurnOutcome, TurnTrigger,
+};
+
+use super::goal::pause;
+use super::{COLUMNS, count, cut, number, one_line, time};
+
+/// Columns for what a call is about.
+const ARGUMENTS_COLUMNS: usize = 60;
+
+/// What happened, without time and actor.
+pub(crate) fn describe(event: &Event) -> String {
+    match &event.body {
+        EventBody::SessionOpened { workspace, agent } => {
+            format!("session opened in {} for agent {agent}", one_line(workspace))
+        }
+        EventBody::AgentSelected { agent } => format!("agent {agent} selected for Work mode"),
+        EventBody::ModeChanged { mode } => format!("mode changed to {mode}"),
+        EventBody::PlanRevised { plan, .. } => {
+            let active = plan.active().map(|step| format!(", [>] {}", one_line(step.id.as_str())));
+            format!(
+                "plan revision {}: {} of {} completed{}",
+                plan.revision,
+                plan.completed(),
+                plan.total(),
+                active.unwrap_or_default()
+            )
+        }
+        EventBody::PlanClosed { revision, reason, .. } => {
+            format!("plan closed at revision {revision}: {}", one_line(reason.as_str()))
+        }
+        EventBody::InputQueued { text, .. } => format!("input queued: {}", first_line(text.as_str())),
+        EventBody::InputConsumed { turn, rows } => {
+            format!("turn {turn} took {} into its history", count(rows.len(), "input"))
+        }
+        EventBody::InputReturned { row } => format!("input {row} went back to the queue"),
+        EventBody::InputCancelled { row, reason } => format!("input {row} cancelled: {}", cancelled(*reason)),
+        EventBody::InboxHeld => "queued input held until you act".to_owned(),
+        EventBody::InboxReleased => "queued input released".to_owned(),
+        EventBody::GoalOpened { .. }
+        | EventBody::GoalMoved { .. }
+        | EventBody::GoalCharged { .. }
+        | EventBody::GoalBudgetAnnounced { .. }
+        | EventBody::RetryScheduled { .. }
+        | EventBody::RetryCleared { .. } => of_goal(&event.body),
+        EventBody::TurnStarted { .. }
+        | EventBody::TurnStopRequested { .. }
+        | EventBody::ModelRequested { .. }
+        | EventBody::ModelFailed { .. }
+        | EventBody::ModelResponded { .. }
+        | EventBody::CallAdmitted { .. }
+        | EventBody::CallFinished { .. }
+        | EventBody::TurnEnded { .. }
+        | EventBody::TurnLost { .. } => of_turn(&event.body),
+    }
+}
+
+fn of_goal(body: &EventBody) -> String {
+    match body {
+        EventBody::GoalOpened { objective, status, .. } => {
+            format!("Goal opened, {}: {}", status_words(status), first_line(objective.as_str()))
+        }
+        EventBody::GoalMoved { to, summary, unfinished_steps, .. } => {
+            let mut line = format!("Goal {}", status_words(to));
+            if let Some(unfinished) = unfinished_steps.filter(|unfinished| *unfinished > 0) {
+                let steps = count(usize::try_from(unfinished).unwrap_or(usize::MAX), "plan step");
+                line.push_str(&format!(" with {steps} unfinished"));
+            }
+            if let Some(summary) = summary {
+                line.push_str(&format!(": {}", first_line(summary.as_str())));
+            }
+            line
+        }
+        EventBody::GoalCharged { turn, usage, .. } => {
+            let estimated = if usage.estimated { " (estimated)" } else { "" };
+            format!("Goal charged {} tokens{estimated} for turn {turn}", number(usage.charged()))
+        }
+        EventBody::GoalBudgetAnnounced { percent, .. } => format!("Goal has used {percent} % of a budget"),
+        EventBody::RetryScheduled { retry, .. } => {
+            format!("retry {} after {}, not before {}", retry.attempt, retry.failure, time(retry.at))
+        }
+        EventBody::RetryCleared { .. } => "retry over".to_owned(),
+        other => other.kind().to_owned(),
+    }
+}
+
+fn status_words(status: &GoalStatus) -> String {
+    match status {
+        GoalStatus::Paused(reason) => format!("paused: {}", pause(*reason)),
+        GoalStatus::Blocked { code, detail } => format!("blocked: {}: {}", code.name(), first_line(detail)),
+        GoalStatus::Proposed
+        | GoalStatus::Active
+        | GoalStatus::BudgetLimited
+        | GoalStatus::Completed
+        | GoalStatus::Cancelled => GoalState::name(status.state()).to_owned(),
+    }
+}
+
+fn of_turn(body: &EventBody) -> String {
+    match body {
+        EventBody::TurnStarted { turn, agent, model, trigger, goal, .. } => {
+            let cause = match trigger {
+                TurnTrigger::Input { .. } if goal.is_some() => "input, under the Goal".to_owned(),
+                TurnTrigger::Input { .. } => "input".to_owned(),
+                TurnTrigger::Goal { continuation, .. } => format!("continuation {continuation} of the Goal"),
+            };
+            format!("turn {turn} started for {cause} (agent {agent}, model {model})")
+        }
+        EventBody::TurnStopRequested { turn, reason } => format!("turn {turn} asked to stop: {reason}"),
+        EventBody::ModelRequested { turn, request, attempt, .. } => {
+            let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
+            format!("turn {turn} asks the model, request {request}{again}")
+        }
+        EventBody::ModelFailed { failure, retry_at, .. } => {
+            let next = match retry_at {
+                Some(at) => format!("; trying again at {}", time(*at)),
+                None => "; giving up".to_owned(),
+            };
+            format!("the model failed: {}: {}{next}", failure.kind, first_line(&failure.detail))
+        }
+        EventBody::ModelResponded { text, calls, .. } => match (text.trim(), calls.len()) {
+            ("", calls) => format!("the model asks for {}", count(calls, "call")),
+            (text, 0) => format!("the model says: {}", first_line(text)),
+            (text, calls) => format!("the model says: {} (and {})", first_line(text), count(calls, "call")),
+        },
+        EventBody::CallAdmitted { call, tool, .. } => format!("call {call} {} admitted", one_line(tool)),
+        EventBody::CallFinished { call, tool, outcome, result, .. } => {
+            format!("call {call} {} {}: {}", one_line(tool), outcome.name(), first_line(result))
+        }
+        EventBody::TurnEnded { turn, outcome: ended } => format!("turn {turn} {}", outcome(ended)),
+        EventBody::TurnLost { turn } => format!("turn {turn} was lost with its worker and recovered"),
+        other => other.kind().to_owned(),
+    }
+}
+
+/// How a turn ended, in words that follow its number.
+pub(crate) fn outcome(outcome: &TurnOutcome) -> String {
+    match outcome {
+        TurnOutcome::Completed => "completed".to_owned(),
+        TurnOutcome::Interrupted => "was interrupted".to_owned(),
+        TurnOutcome::Stopped { reason } => format!("was stopped: {reason}"),
+        TurnOutcome::Failed { failure } => {
+            format!("failed: {}: {}", failure.kind, first_line(&failure.detail))
+        }
+    }
+}
+
+const fn cancelled(reason: InputCancelReason) -> &'static str {
+    match reason {
+        InputCancelReason::ReturnedTooOften => "turn after turn was lost before it could run",
+        InputCancelReason::Interrupted => "its turn was interrupted",
+        InputCancelReason::TurnFailed => "its turn failed before it reached the model",
+    }
+}
+
+/// The first line of a text, cut to what a line of a timeline takes.
+pub(crate) fn first_line(text: &str) -> String {
+    let mut lines = text.trim().lines();
+    let first = lines.next().unwrap_or_default();
+    let cut = cut(first, COLUMNS);
+    if lines.next().is_some() && !cut.ends_with('…') { format!("{cut} …") } else { cut }
+}
+
+/// What a call is about, in a few words: the first text among its arguments that tells, or nothing.
+pub(crate) fn call_subject(call: &ModelCall) -> String {
+    let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    let told = ["path", "file_path", "command", "pattern", "title", "status", "reason"];
+    let subject = told.iter().find_map(|key| arguments.get(key)?.as_str());
+    subject.map(|subject| cut(first_line(subject).as_str(), ARGUMENTS_COLUMNS)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_told_by_its_subject() {
+        let call = |arguments: &str| {
+            call_subject(&ModelCall { tool: "shell".to_owned(), arguments: arguments.to_owned() })
+        };
+        assert_eq!(call(r#"{"command":"cargo test\nls"}"#), "cargo test …");
+        assert_eq!(call(r#"{"path":"a\u001b[2J.rs","content":"x"}"#), "a\\u{1b}[2J.rs");
+        assert_eq!(call("not json"), "");
+    }
+}

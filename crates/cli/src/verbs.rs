@@ -1,0 +1,109 @@
+//! The verbs, one file each, and how a run of the program begins and ends.
+
+pub(crate) mod doctor;
+pub(crate) mod events;
+pub(crate) mod goal;
+pub(crate) mod interrupt;
+pub(crate) mod mode;
+pub(crate) mod plan;
+pub(crate) mod run;
+pub(crate) mod session;
+mod work;
+
+use domain::Code;
+use policy::Rejection;
+
+use crate::args::{Cli, Verb};
+use crate::context::Context;
+use crate::exit::{CliError, Exit};
+use crate::output::Output;
+
+/// Runs a verb and reports how it ended.
+pub(crate) fn run(cli: Cli) -> Exit {
+    let out = Output::new(cli.global.json);
+    match begin(cli) {
+        Ok(exit) => exit,
+        Err(error) => {
+            report(out, &error);
+            error.exit()
+        }
+    }
+}
+
+fn begin(cli: Cli) -> Result<Exit, CliError> {
+    if cli.verb.is_user_act() {
+        check_actor(std::env::var("ZUNO_ACTOR").ok().as_deref())?;
+    }
+    log_to_stderr();
+    let context = Context::new(&cli.global)?;
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| CliError::Environment(format!("threads cannot be started: {error}")))?;
+    let ended = runtime.block_on(async {
+        let ended = dispatch(&context, cli.verb).await;
+        context.close().await;
+        ended
+    });
+    // A read of stdin that nobody answers must not keep the process.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
+    match verb {
+        Verb::Run(args) => run::run(context, args).await,
+        Verb::Session(verb) => session::run(context, verb).await,
+        Verb::Plan(verb) => plan::run(context, verb).await,
+        Verb::Mode(verb) => mode::run(context, verb).await,
+        Verb::Goal(verb) => goal::run(context, verb).await,
+        Verb::Events(args) => events::run(context, args).await,
+        Verb::Interrupt(args) => interrupt::run(context, args).await,
+        Verb::Doctor(args) => doctor::run(context, args).await,
+    }
+}
+
+/// What an agent's command starts may look, but not act for the user (C8).
+fn check_actor(actor: Option<&str>) -> Result<(), CliError> {
+    if actor != Some("agent") {
+        return Ok(());
+    }
+    let message = "this is a user's act, and the environment says that an agent's command started zuno \
+                   (ZUNO_ACTOR=agent); agents use their own tools, such as plan_update";
+    Err(Rejection::new("C8", Code::Denied, message).into())
+}
+
+fn report(out: Output, error: &CliError) {
+    if matches!(error, CliError::OutputClosed) {
+        return;
+    }
+    if out.is_json() && out.json_line(&error.to_json()).is_err() {
+        return;
+    }
+    // A refusal is an answer, and as JSON it is complete. A fault should also be seen where only stderr is.
+    if !(out.is_json() && matches!(error, CliError::Rejected(_))) {
+        out.remark(&format!("zuno: {}", crate::render::lines(&error.to_string())));
+    }
+}
+
+/// `ZUNO_LOG` filters as in `info` or `runtime=debug`; by default warnings alone.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .with_default_directive(tracing::Level::WARN.into())
+        .with_env_var("ZUNO_LOG")
+        .from_env_lossy();
+    // A second logger would mean that somebody embeds this program; theirs stays.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c8_what_an_agent_starts_is_refused_by_rule() {
+        assert!(check_actor(None).is_ok());
+        assert!(check_actor(Some("user")).is_ok());
+        let refused = check_actor(Some("agent")).unwrap_err();
+        assert_eq!(refused.exit(), Exit::Rejected);
+        assert_eq!(refused.to_json()["rejected"]["code"], "denied");
+    }
+}

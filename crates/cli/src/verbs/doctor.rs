@@ -1,0 +1,201 @@
+//! `zuno doctor`: what this program stands on, and whether it holds.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use agents::ToolAllowList;
+use clap::Args;
+use serde::Serialize;
+use store::{CheckProgress, StoreError};
+
+use crate::config::{Config, ConfigError, process_environment, project_path};
+use crate::context::{Context, Opened};
+use crate::exit::{CliError, Exit};
+use crate::render;
+
+/// Arguments of `doctor`: none of its own.
+#[derive(Debug, Args)]
+#[command(long_about = "\
+Checks the environment, the configuration and the store. The store is compared with its log event by event, which takes \
+a while for a large one; it may be in use meanwhile. Exit code 5 if something is wrong.")]
+pub(crate) struct DoctorArgs {}
+
+/// Everything that was looked at.
+#[derive(Debug, Serialize)]
+struct Report {
+    zuno: &'static str,
+    platform: Vec<String>,
+    configuration: Vec<String>,
+    store: Vec<String>,
+    findings: Vec<String>,
+}
+
+/// Runs it.
+pub(crate) async fn run(context: &Context, _: DoctorArgs) -> Result<Exit, CliError> {
+    let mut report = Report {
+        zuno: env!("CARGO_PKG_VERSION"),
+        platform: platform(),
+        configuration: Vec::new(),
+        store: Vec::new(),
+        findings: Vec::new(),
+    };
+    check_configuration(context, &mut report);
+    check_store(context, &mut report).await?;
+    let exit = if report.findings.is_empty() { Exit::Done } else { Exit::Environment };
+    context.out.answer(&report, || text(&report))?;
+    Ok(exit)
+}
+
+fn platform() -> Vec<String> {
+    let mut lines = Vec::new();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    lines.push(
+        format!("{} {} {}", std::env::consts::OS, std::env::consts::ARCH, kernel.trim()).trim().to_owned(),
+    );
+    lines.push(if cfg!(target_os = "linux") {
+        "file tools: kept beneath the workspace root by the kernel, without user namespaces".to_owned()
+    } else {
+        "file tools: kept beneath the workspace root, step by step in this program".to_owned()
+    });
+    // TODO(the sandbox): say what is enforced once commands run in one.
+    lines.push("commands: not sandboxed in this build; they can do whatever you can".to_owned());
+    lines
+}
+
+fn check_configuration(context: &Context, report: &mut Report) {
+    let config = match Config::load(&process_environment) {
+        Ok(config) => config,
+        Err(error) => {
+            report.findings.push(error.to_string());
+            return;
+        }
+    };
+    let path = config.path().display();
+    report.configuration.push(match config.is_found() {
+        true => format!("user: {path}"),
+        false => format!("user: {path} (not there; defaults)"),
+    });
+    let project = project_path(Path::new(context.workspace()));
+    report.configuration.push(match project.exists() {
+        true => format!("project: {}", project.display()),
+        false => "project: none".to_owned(),
+    });
+    report.configuration.push(match config.model(None, &process_environment) {
+        Ok(model) => {
+            format!("model: {} ({} tokens of context)", model.name(), render::number(model.context_tokens()))
+        }
+        // Nothing to find fault with before anybody runs a model.
+        Err(ConfigError::NoModel { .. }) => "model: none configured, and no *_API_KEY is set".to_owned(),
+        Err(error @ ConfigError::NoDefault { .. }) => format!("model: {error}"),
+        Err(error) => {
+            report.findings.push(error.to_string());
+            "model: cannot be used".to_owned()
+        }
+    });
+    let limits = match config.limits_in(Path::new(context.workspace())) {
+        Ok(limits) => limits,
+        Err(error) => {
+            report.findings.push(error.to_string());
+            config.limits().clone()
+        }
+    };
+    if let Some(agent) =
+        limits.agent.as_ref().filter(|agent| agents::role(agent).is_none_or(|role| !role.is_selectable))
+    {
+        let known: Vec<_> = agents::selectable().map(|role| role.name).collect();
+        report.findings.push(format!(
+            "default_agent: no agent `{agent}` can be selected; there are {}",
+            known.join(", ")
+        ));
+    }
+    report.configuration.push(format!(
+        "budgets of a Goal: {} tokens, {} turns",
+        render::number(limits.budgets.tokens.get()),
+        limits.budgets.turns
+    ));
+    report.configuration.push(match &limits.tools {
+        ToolAllowList::All => "tools: all that the agent and the mode grant".to_owned(),
+        ToolAllowList::Only(names) if names.is_empty() => "tools: none".to_owned(),
+        ToolAllowList::Only(names) => {
+            format!("tools: at most {}", names.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
+        }
+    });
+}
+
+async fn check_store(context: &Context, report: &mut Report) -> Result<(), CliError> {
+    report.store.push(context.store_url().to_string());
+    let opened = match context.open().await {
+        Ok(opened) => opened,
+        Err(CliError::Store(StoreError::NotFound { .. })) => {
+            report.store.push("none yet; `zuno session new` makes one".to_owned());
+            return Ok(());
+        }
+        Err(CliError::Store(error)) => {
+            report.findings.push(error.to_string());
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    match deep_check(context, &opened).await {
+        Ok((last, found)) => {
+            let checked = format!(
+                "{} and {} read and compared",
+                render::count(usize::try_from(last.sessions).unwrap_or(usize::MAX), "session"),
+                render::count(usize::try_from(last.events).unwrap_or(usize::MAX), "event")
+            );
+            report.store.push(checked);
+            report.findings.extend(found.iter().map(ToString::to_string));
+        }
+        Err(error) => report.findings.push(error.to_string()),
+    }
+    Ok(())
+}
+
+async fn deep_check(
+    context: &Context,
+    opened: &Opened,
+) -> Result<(CheckProgress, Vec<store::CheckFinding>), StoreError> {
+    let mut last = CheckProgress { sessions: 0, of: 0, events: 0 };
+    let mut said = Instant::now();
+    let shows = !context.out.is_json() && std::io::stderr().is_terminal();
+    let found = opened
+        .store
+        .check(|progress| {
+            last = progress;
+            // Faster than anybody reads is a flicker.
+            if shows && said.elapsed() > Duration::from_millis(500) {
+                said = Instant::now();
+                let line = format!(
+                    "checked {} of {} sessions, {} events",
+                    progress.sessions, progress.of, progress.events
+                );
+                let _ = write!(std::io::stderr().lock(), "\r\u{1b}[2K{line}");
+            }
+        })
+        .await?;
+    if shows {
+        let _ = write!(std::io::stderr().lock(), "\r\u{1b}[2K");
+    }
+    Ok((last, found))
+}
+
+fn text(report: &Report) -> String {
+    let mut out = format!("zuno {}\n", report.zuno);
+    for (name, lines) in
+        [("platform", &report.platform), ("configuration", &report.configuration), ("store", &report.store)]
+    {
+        out.push_str(&format!("\n{name}\n"));
+        for line in lines {
+            out.push_str(&format!("  {}\n", render::wrapped(4, line)));
+        }
+    }
+    out.push('\n');
+    if report.findings.is_empty() {
+        out.push_str("nothing is wrong\n");
+    }
+    for finding in &report.findings {
+        out.push_str(&format!("! {}\n", render::lines(finding)));
+    }
+    out
+}

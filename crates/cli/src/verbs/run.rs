@@ -1,0 +1,289 @@
+//! `zuno run`: a prompt, and what follows from it.
+
+use std::io::BufRead as _;
+use std::sync::Arc;
+
+use clap::Args;
+use domain::{
+    AgentName, GoalState, GoalStatus, InputCancelReason, InputId, ModelName, PauseReason, SessionId,
+};
+use domain::{Text, TurnNumber, TurnOutcome};
+use runtime::{Engine, EngineError, GoalView, NewGoal, Rest, Scope, SessionView};
+use serde::Serialize;
+
+use crate::config::{Config, OnOpen, process_environment};
+use crate::context::{Context, Opened};
+use crate::exit::{CliError, Exit};
+use crate::narrator::{Fate, Narrator};
+use crate::signals::{Signals, Wish};
+use crate::workshop::LocalWorkshop;
+use crate::{input, output, render};
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+#[command(long_about = "\
+Sends a prompt to an agent and streams what it does: the model's words on stdout, everything else on stderr.
+
+Without --session it opens a new session. With --goal the session works on until the Goal is finished or held. \
+Ctrl-C interrupts: the turn stops, an active Goal is paused. With --json each line is an event of the log; the last \
+line is {\"outcome\",\"session\",\"turn\",\"goal\",\"exit\"}.")]
+pub(crate) struct RunArgs {
+    /// What to do; `-` reads it from stdin
+    #[arg(value_name = "PROMPT", required_unless_present = "goal")]
+    prompt: Option<String>,
+    /// The session to go on with [default: a new one]
+    #[arg(long, value_name = "ID")]
+    session: Option<SessionId>,
+    /// Set this Goal first, and go on until it is finished or held
+    #[arg(long, value_name = "OBJECTIVE")]
+    goal: Option<String>,
+    /// The agent for Work mode: orchestrator, build or deep
+    #[arg(long, value_name = "NAME")]
+    agent: Option<AgentName>,
+    /// The model: NAME of a [models.NAME] table in zuno.toml
+    #[arg(long, value_name = "NAME")]
+    model: Option<ModelName>,
+}
+
+/// The last line of `run --json`.
+#[derive(Serialize)]
+struct Ended {
+    outcome: Option<TurnOutcome>,
+    session: SessionId,
+    turn: Option<TurnNumber>,
+    goal: Option<GoalView>,
+    exit: u8,
+}
+
+/// What was asked for, checked before anything is written.
+struct Order {
+    prompt: Option<Text<{ domain::INPUT_CHARS }>>,
+    goal: Option<Text<{ domain::OBJECTIVE_CHARS }>>,
+    session: Option<SessionId>,
+    agent: Option<AgentName>,
+}
+
+/// Runs it.
+pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliError> {
+    let config = context.config()?;
+    let model = config.model(args.model.as_ref(), &process_environment)?;
+    let prompt = match &args.prompt {
+        Some(argument) => Some(input::text("I1", "prompt", &input::prompt(argument).await?)?),
+        None => None,
+    };
+    let goal = args.goal.as_deref().map(|text| input::text("G2", "objective", text)).transpose()?;
+    let order = Order { prompt, goal, session: args.session, agent: args.agent };
+    let signals = Signals::listen()?;
+    let (opened, view) = open(context, &order).await?;
+    let (session, after) = (view.session, view.head);
+    if order.session.is_none() && !context.out.is_json() {
+        context.out.remark(&output::dim(&format!("session {session}")));
+    }
+    let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), false);
+    narrator.follow(session, after);
+    let workshop = Arc::new(LocalWorkshop::new(config.clone()));
+    let engine = Engine::new(opened.sessions.clone(), model, workshop, observer);
+    let has_goal = order.goal.is_some();
+    let row = submit(&config, &opened, &view, order).await?;
+    let mut run = Run { context, opened: &opened, engine, narrator, signals, session, interrupted: false };
+    let scope = if has_goal { Scope::All } else { Scope::InputOnly };
+    let mut rest = run.until_rest(scope).await?;
+    let mut minds_goal = has_goal;
+    if rest == Some(Rest::GoalHeldBack) && run.goal_goes_on(config.on_open()).await? {
+        minds_goal = true;
+        rest = run.until_rest(Scope::All).await?;
+    }
+    run.end(row, rest, minds_goal).await
+}
+
+/// The session to work in, opened if none was named, and the agent chosen if one was.
+async fn open(context: &Context, order: &Order) -> Result<(Opened, SessionView), CliError> {
+    let Some(session) = order.session else {
+        let agent = context.agent(order.agent.clone())?;
+        let opened = context.open_or_create().await?;
+        let session = opened.door.open_session(context.workspace(), agent).await?;
+        let view = opened.sessions.view(session).await?;
+        return Ok((opened, view));
+    };
+    let opened = context.open().await?;
+    let mut view = opened.sessions.view(session).await?;
+    if let Some(agent) = order.agent.clone().filter(|agent| view.work_agent.as_ref() != Some(agent)) {
+        view = opened.door.select_agent(session, agent).await?;
+    }
+    Ok((opened, view))
+}
+
+/// Sets the Goal and queues the prompt: from here on both are durable.
+async fn submit(
+    config: &Config,
+    opened: &Opened,
+    view: &SessionView,
+    order: Order,
+) -> Result<Option<InputId>, CliError> {
+    if let Some(objective) = order.goal {
+        let budgets = config.limits_in(std::path::Path::new(&view.workspace))?.budgets;
+        let new = NewGoal { objective, criteria: None, budgets, replace: false };
+        opened.door.set_goal(view.session, new).await?;
+    }
+    match order.prompt {
+        Some(prompt) => Ok(Some(opened.door.submit(view.session, prompt, None).await?)),
+        None => Ok(None),
+    }
+}
+
+/// One `zuno run` under way.
+struct Run<'a> {
+    context: &'a Context,
+    opened: &'a Opened,
+    engine: Engine,
+    narrator: Narrator,
+    signals: Signals,
+    session: SessionId,
+    interrupted: bool,
+}
+
+impl Run<'_> {
+    /// Lets the engine work until the session rests, telling what happens. `None` if the person would not wait for that.
+    async fn until_rest(&mut self, scope: Scope) -> Result<Option<Rest>, CliError> {
+        let engine = self.engine.clone();
+        let mut working = std::pin::pin!(engine.run_session(self.session, scope));
+        let rest = loop {
+            tokio::select! {
+                rest = &mut working => break rest,
+                told = self.narrator.tell_next() => self.told(told)?,
+                wish = self.signals.next() => match wish {
+                    Wish::Interrupt if self.interrupted => return Ok(None),
+                    Wish::Interrupt => {
+                        self.interrupted = true;
+                        self.context.out.remark("interrupting; Ctrl-C again leaves at once");
+                        self.opened.door.interrupt(self.session).await?;
+                    }
+                    Wish::End => {
+                        self.interrupted = true;
+                        self.engine.shut_down();
+                    }
+                },
+            }
+        };
+        let told = self.narrator.catch_up().await;
+        self.told(told)?;
+        Ok(Some(rest?))
+    }
+
+    /// A reader that went away does not stop the work.
+    fn told(&self, told: Result<(), CliError>) -> Result<(), CliError> {
+        match told {
+            Err(CliError::OutputClosed) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether the Goal that is active goes on here (T11).
+    async fn goal_goes_on(&mut self, on_open: OnOpen) -> Result<bool, CliError> {
+        if self.interrupted {
+            return Ok(false);
+        }
+        if on_open == OnOpen::Continue {
+            return Ok(true);
+        }
+        let goes_on = !self.context.out.is_json() && output::has_person() && self.ask().await?;
+        if !goes_on {
+            let way = format!("zuno goal run --session {}", self.session);
+            self.context
+                .out
+                .remark(&format!("the Goal of this session is active and waits; go on with\n  {way}"));
+        }
+        Ok(goes_on)
+    }
+
+    async fn ask(&mut self) -> Result<bool, CliError> {
+        let view = self.opened.sessions.view(self.session).await?;
+        let objective =
+            view.goal.map(|goal| render::cut(&goal.objective, render::COLUMNS)).unwrap_or_default();
+        self.context
+            .out
+            .remark(&format!("The Goal of this session is active:\n  {objective}\nGo on with it? [y/N]"));
+        let answer = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            std::io::stdin().lock().read_line(&mut line).map(|_| line)
+        });
+        tokio::select! {
+            answer = answer => {
+                let line = answer.ok().and_then(Result::ok).unwrap_or_default();
+                Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+            }
+            _ = self.signals.next() => Ok(false),
+        }
+    }
+
+    /// Says how it ended.
+    async fn end(self, row: Option<InputId>, rest: Option<Rest>, minds_goal: bool) -> Result<Exit, CliError> {
+        let view = self.opened.sessions.view(self.session).await?;
+        let fate = row.map(|row| self.narrator.fate(self.session, row)).unwrap_or_default();
+        let exit = match (self.interrupted, minds_goal, &view.goal) {
+            (true, ..) => Exit::Interrupted,
+            (false, true, Some(goal)) => exit_of_goal(goal),
+            (false, ..) => exit_of_input(row, &fate, &view),
+        };
+        if self.context.out.is_json() {
+            let goal = view.goal;
+            let Fate { turn, outcome, .. } = fate;
+            let ended = Ended { outcome, session: self.session, turn, goal, exit: exit as u8 };
+            self.told(self.context.out.json_line(&ended))?;
+        } else if exit != Exit::Done {
+            let now = self.opened.sessions.now();
+            let next = match rest {
+                Some(_) => render::next(&view.next, now),
+                None => "left while the turn was stopping; `zuno events` shows how it ended".to_owned(),
+            };
+            self.context.out.remark(&next);
+        }
+        Ok(exit)
+    }
+}
+
+/// What the end of an input's turn means.
+fn exit_of_input(row: Option<InputId>, fate: &Fate, view: &SessionView) -> Exit {
+    match (&fate.outcome, fate.cancelled) {
+        (Some(TurnOutcome::Completed), _) => Exit::Done,
+        (Some(TurnOutcome::Interrupted), _) | (None, Some(InputCancelReason::Interrupted)) => {
+            Exit::Interrupted
+        }
+        (Some(TurnOutcome::Failed { .. }), _)
+        | (None, Some(InputCancelReason::TurnFailed | InputCancelReason::ReturnedTooOften)) => {
+            Exit::TurnFailed
+        }
+        (Some(TurnOutcome::Stopped { .. }), _) => Exit::NotFinished,
+        // Its turn was lost with its worker after it had begun, or the row is held.
+        (None, None) if row.is_some() || view.queued_inputs > 0 => Exit::NotFinished,
+        (None, None) => Exit::Done,
+    }
+}
+
+/// What a Goal's standing means for whoever wanted it finished.
+pub(crate) const fn exit_of_goal(goal: &GoalView) -> Exit {
+    match &goal.status {
+        GoalStatus::Completed => Exit::Done,
+        GoalStatus::Paused(PauseReason::Interrupted) => Exit::Interrupted,
+        GoalStatus::Proposed
+        | GoalStatus::Active
+        | GoalStatus::Paused(_)
+        | GoalStatus::Blocked { .. }
+        | GoalStatus::BudgetLimited
+        | GoalStatus::Cancelled => Exit::NotFinished,
+    }
+}
+
+/// Whether somebody still waits for this Goal.
+pub(crate) fn is_open(goal: &GoalView) -> bool {
+    !GoalState::is_terminal(goal.state())
+}
+
+impl From<EngineError> for CliError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Command(error) => error.into(),
+            EngineError::Workspace { .. } => Self::Environment(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `zuno session`: open, list and show.
+
+use clap::{Args, Subcommand};
+use domain::{AgentName, SessionId};
+use serde::Serialize;
+use store::SessionFilter;
+
+use crate::args::OfSession;
+use crate::context::Context;
+use crate::exit::{CliError, Exit};
+use crate::render;
+
+/// Sessions shown unless asked for more: two screens.
+const LISTED: usize = 20;
+
+/// What to do with sessions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionVerb {
+    /// Open a session in the workspace and print its id
+    New(NewArgs),
+    /// List the sessions of the workspace, the one that changed last first
+    List(ListArgs),
+    /// Show a session at a glance: mode, Goal, turn, plan and what happens next
+    Show(OfSession),
+}
+
+/// Arguments of `session new`.
+#[derive(Debug, Args)]
+pub(crate) struct NewArgs {
+    /// The agent for Work mode: orchestrator, build or deep
+    #[arg(long, value_name = "NAME")]
+    agent: Option<AgentName>,
+}
+
+/// Arguments of `session list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// The sessions of every workspace
+    #[arg(long)]
+    all: bool,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = LISTED)]
+    limit: usize,
+}
+
+impl SessionVerb {
+    pub(crate) const fn is_user_act(&self) -> bool {
+        match self {
+            Self::New(_) => true,
+            Self::List(_) | Self::Show(_) => false,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct NewSession {
+    session: SessionId,
+}
+
+/// A session as `session list --json` shows it.
+#[derive(Serialize)]
+struct ListedSession {
+    session: SessionId,
+    title: Option<String>,
+    workspace: String,
+    mode: String,
+    agent: String,
+    goal_status: Option<String>,
+    plan: Option<ListedPlan>,
+    head: domain::Seq,
+    updated_at: domain::Timestamp,
+    wake_at: Option<domain::Timestamp>,
+}
+
+#[derive(Serialize)]
+struct ListedPlan {
+    plan_id: domain::PlanId,
+    revision: domain::Revision,
+    title: String,
+    completed: u64,
+    total: u64,
+    active: Option<String>,
+    closed: bool,
+}
+
+#[derive(Serialize)]
+struct SessionList {
+    sessions: Vec<ListedSession>,
+}
+
+/// Runs it.
+pub(crate) async fn run(context: &Context, verb: SessionVerb) -> Result<Exit, CliError> {
+    match verb {
+        SessionVerb::New(args) => new(context, args).await,
+        SessionVerb::List(args) => list(context, args).await,
+        SessionVerb::Show(of) => show(context, of).await,
+    }
+}
+
+async fn new(context: &Context, args: NewArgs) -> Result<Exit, CliError> {
+    let agent = context.agent(args.agent)?;
+    let opened = context.open_or_create().await?;
+    let session = opened.door.open_session(context.workspace(), agent).await?;
+    context.out.answer(&NewSession { session }, || session.to_string())?;
+    Ok(Exit::Done)
+}
+
+async fn list(context: &Context, args: ListArgs) -> Result<Exit, CliError> {
+    let opened = context.open().await?;
+    let workspace = (!args.all).then(|| context.workspace().to_owned());
+    let filter = SessionFilter { workspace, limit: args.limit };
+    let found = opened.sessions.list(&filter).await?;
+    if found.is_empty() {
+        let place = if args.all { "in this store" } else { "of this workspace; --all lists the others" };
+        context.out.remark(&format!("there is no session {place}"));
+    }
+    let text = render::list(&found, args.all);
+    let sessions = found.into_iter().map(listed).collect();
+    context.out.answer(&SessionList { sessions }, || text)?;
+    Ok(Exit::Done)
+}
+
+fn listed(found: store::SessionSummary) -> ListedSession {
+    let plan = found.plan.map(|plan| ListedPlan {
+        plan_id: plan.plan_id,
+        revision: plan.revision,
+        title: plan.title,
+        completed: plan.completed,
+        total: plan.total,
+        active: plan.active,
+        closed: plan.closed,
+    });
+    ListedSession {
+        session: found.id,
+        title: found.title,
+        workspace: found.workspace,
+        mode: found.mode,
+        agent: found.agent,
+        goal_status: found.goal_status,
+        plan,
+        head: found.head,
+        updated_at: found.updated_at,
+        wake_at: found.wake_at,
+    }
+}
+
+async fn show(context: &Context, of: OfSession) -> Result<Exit, CliError> {
+    let opened = context.open().await?;
+    let session = context.session(&opened, of).await?;
+    let view = opened.sessions.view(session).await?;
+    context.out.answer(&view, || render::session(&view, opened.sessions.now()))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,154 @@
+//! `zuno goal run`: the worker without a person (T11).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use clap::Args;
+use domain::{ModelName, SessionId};
+use runtime::{Charge, Engine, EngineError, SessionView, Worked};
+use serde::Serialize;
+
+use crate::args::OfSession;
+use crate::config::process_environment;
+use crate::context::{Context, Opened};
+use crate::exit::{CliError, Exit};
+use crate::narrator::Narrator;
+use crate::render;
+use crate::signals::{Signals, Wish};
+use crate::verbs::run::{exit_of_goal, is_open};
+use crate::workshop::LocalWorkshop;
+
+/// Arguments of `goal run`.
+#[derive(Debug, Args)]
+#[command(long_about = "\
+Works on active Goals without a person: runs the turns that are due and recovers turns whose worker died. Takes the \
+sessions of the workspace, or one, or all.
+
+Waits for more work until Ctrl-C or SIGTERM; both stop the running turn in order and leave the Goal active for the \
+next worker. Waiting costs no model call. With --json each line is an event of the log; the last line is \
+{\"worked\",\"failed\",\"exit\"}.")]
+pub(crate) struct WorkArgs {
+    /// Only this session [default: every session of the workspace]
+    #[arg(long = "session", value_name = "ID", conflicts_with = "all")]
+    session: Option<SessionId>,
+    /// The sessions of every workspace
+    #[arg(long)]
+    all: bool,
+    /// End once nothing is due any more
+    #[arg(long)]
+    once: bool,
+    /// The model: NAME of a [models.NAME] table in zuno.toml
+    #[arg(long, value_name = "NAME")]
+    model: Option<ModelName>,
+}
+
+impl WorkArgs {
+    pub(crate) const fn of(&self) -> OfSession {
+        OfSession { session: self.session }
+    }
+
+    fn charge(&self, context: &Context) -> Charge {
+        match self.session {
+            Some(session) => Charge::Session(session),
+            None if self.all => Charge::All,
+            None => Charge::Workspace(context.workspace().to_owned()),
+        }
+    }
+}
+
+/// The last line of `goal run --json`.
+#[derive(Serialize)]
+struct Ended {
+    worked: Vec<SessionId>,
+    failed: BTreeMap<SessionId, String>,
+    exit: u8,
+}
+
+/// Runs it.
+pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliError> {
+    let config = context.config()?;
+    let model = config.model(args.model.as_ref(), &process_environment)?;
+    let mut signals = Signals::listen()?;
+    let opened = context.open().await?;
+    if let Some(session) = args.session {
+        opened.sessions.view(session).await?;
+    }
+    let charge = args.charge(context);
+    if !context.out.is_json() {
+        let of = match &charge {
+            Charge::Session(session) => format!("session {session}"),
+            Charge::Workspace(workspace) => format!("the sessions of {}", render::one_line(workspace)),
+            Charge::All => "all sessions".to_owned(),
+        };
+        let until = if args.once { "until nothing is due" } else { "until Ctrl-C; Goals stay active" };
+        context.out.remark(&format!("working on {of} {until}"));
+    }
+    let (mut narrator, observer) =
+        Narrator::new(context.out, opened.sessions.clone(), args.session.is_none());
+    let workshop = Arc::new(LocalWorkshop::new(config));
+    let engine = Engine::new(opened.sessions.clone(), model, workshop, observer);
+    let mut wish = None;
+    let worked = {
+        let mut working = std::pin::pin!(engine.work(&charge, args.once));
+        loop {
+            tokio::select! {
+                worked = &mut working => break worked?,
+                told = narrator.tell_next() => told?,
+                heard = signals.next() => {
+                    if wish.replace(heard).is_some() {
+                        return Ok(Exit::Interrupted);
+                    }
+                    context.out.remark("stopping in order; once more leaves at once");
+                    engine.shut_down();
+                }
+            }
+        }
+    };
+    narrator.catch_up().await?;
+    let exit = match wish {
+        Some(Wish::Interrupt) => Exit::Interrupted,
+        Some(Wish::End) => Exit::Done,
+        None => finish(context, &opened, args.session, &worked).await?,
+    };
+    if context.out.is_json() {
+        let failed = worked.failed.iter().map(|(session, error)| (*session, error.to_string())).collect();
+        let worked = worked.sessions.into_iter().collect();
+        context.out.json_line(&Ended { worked, failed, exit: exit as u8 })?;
+    }
+    Ok(exit)
+}
+
+/// What is left when nothing is due: says where each session stands that was worked on, or that was named.
+async fn finish(
+    context: &Context,
+    opened: &Opened,
+    named: Option<SessionId>,
+    worked: &Worked,
+) -> Result<Exit, CliError> {
+    let mut exit = Exit::Done;
+    for (session, error) in &worked.failed {
+        context.out.remark(&format!("session {session}: {}", render::lines(&error.to_string())));
+        exit = match error {
+            EngineError::Command(_) | EngineError::Workspace { .. } => Exit::Environment,
+        };
+    }
+    let of_interest = worked.sessions.iter().copied().chain(named);
+    for session in of_interest.collect::<std::collections::BTreeSet<_>>() {
+        let view = opened.sessions.view(session).await?;
+        if exit == Exit::Done {
+            exit = exit_of(&view);
+        }
+        if !context.out.is_json() {
+            let next = render::next(&view.next, opened.sessions.now());
+            context.out.remark(&format!("session {session}: {next}"));
+        }
+    }
+    Ok(exit)
+}
+
+fn exit_of(view: &SessionView) -> Exit {
+    match view.goal.as_ref().filter(|goal| is_open(goal)) {
+        Some(goal) => exit_of_goal(goal),
+        None => Exit::Done,
+    }
+}

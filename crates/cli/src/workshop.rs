@@ -1,0 +1,34 @@
+//! Workspaces for turns: this machine's tools, narrowed by the configuration.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use runtime::{Evidence, Toolbox, Workshop};
+use tools::Workspace;
+
+use crate::config::Config;
+
+/// Opens folders of this machine.
+pub(crate) struct LocalWorkshop {
+    config: Config,
+}
+
+impl LocalWorkshop {
+    /// With the user's configuration; each workspace's own narrows it.
+    pub(crate) const fn new(config: Config) -> Self {
+        Self { config }
+    }
+}
+
+#[async_trait]
+impl Workshop for LocalWorkshop {
+    async fn open(&self, workspace: &str) -> io::Result<(Toolbox, Arc<dyn Evidence>)> {
+        let path = Path::new(workspace);
+        let limits = self.config.limits_in(path).map_err(io::Error::other)?;
+        let workspace = Arc::new(Workspace::open(path).map_err(io::Error::other)?);
+        let tools = tools::all(Arc::clone(&workspace));
+        Ok((Toolbox::new(tools, limits.tools), workspace))
+    }
+}
