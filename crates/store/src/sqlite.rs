@@ -73,6 +73,8 @@ impl Engine for Sqlite {
     async fn writer(&self) -> Result<Box<dyn Writer>, StoreError> {
         let lock = WriteLock::open(&self.lock_path)?;
         let options = self.options.clone().pragma("journal_size_limit", WAL_BYTES.to_string());
+        // What undoes a failed statement within its transaction; a file for it would only cost time.
+        let options = options.pragma("temp_store", "MEMORY");
         let connection = options.connect().await.map_err(fault)?;
         Ok(Box::new(SqliteWriter { connection, lock, is_locked: false, in_transaction: false }))
     }

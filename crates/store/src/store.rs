@@ -246,10 +246,11 @@ impl Store {
     /// Finishes what was asked for before, then closes the files. Later commands fail with
     /// [`StoreError::Closed`]. A process may also simply end: what was answered is durable.
     pub async fn close(&self) {
+        // Readers first: the last to leave tidies the files up, and only a writer can.
+        self.inner.engine.close().await;
         let (done, closed) = oneshot::channel();
         if self.inner.messages.send(Message::Close(done)).await.is_ok() {
             closed.await.ok();
         }
-        self.inner.engine.close().await;
     }
 }
