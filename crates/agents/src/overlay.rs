@@ -45,7 +45,7 @@ pub const fn effective_grant(role: &Role, mode: Mode) -> CapabilitySet {
     in_mode(role.grant, mode)
 }
 
-/// Whether the model is told about a tool: everything it needs is granted, and the list lets it through (C2).
+/// Whether the model is told about a tool: exactly if a call of it would be allowed in this mode (C2).
 pub fn is_offered(
     role: &Role,
     mode: Mode,
@@ -53,7 +53,7 @@ pub fn is_offered(
     tool: &str,
     requires: CapabilitySet,
 ) -> bool {
-    requires.missing_from(effective_grant(role, mode)).next().is_none() && allowed.allows(tool)
+    policy::check_call(tool, &call_grant(role, allowed, tool, requires), mode).is_ok()
 }
 
 /// What the admission of a call has to know. The mode is no part of it on purpose: `policy` reads the one in force

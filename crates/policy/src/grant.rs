@@ -27,7 +27,17 @@ pub const fn in_mode(grant: CapabilitySet, mode: Mode) -> CapabilitySet {
 }
 
 /// Whether a call may run in this mode. The refusal names what is missing and where it would be allowed.
+///
+/// In Plan mode a tool that says of no capability that it needs it is denied too: the mode is an allow list, and such
+/// a tool names nothing that is on it (C4).
 pub fn check_call(tool: &str, call: &CallGrant, mode: Mode) -> Result<(), Rejection> {
+    if mode == Mode::Plan && call.requires.iter().next().is_none() {
+        let message = format!(
+            "`{tool}` does not say what it needs, and Plan mode allows by name. Go on with reading and planning, and \
+             say what you would do"
+        );
+        return Err(Rejection::new("C4", Code::Denied, message));
+    }
     let missing: Vec<_> =
         call.requires.missing_from(in_mode(call.grant, mode)).map(Capability::name).collect();
     if !missing.is_empty() {
