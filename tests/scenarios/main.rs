@@ -3,9 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test shares fails the test by panicking")]
 
+mod capability;
 mod continuation;
 mod goal;
 mod inbox;
+mod mode;
 mod retry;
 mod stop;
 mod turn;
