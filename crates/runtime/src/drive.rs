@@ -1,38 +1,27 @@
 //! The turn loop: asks the model, runs its calls, and goes on until the turn has an outcome (T6).
 
-use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
+mod call;
+mod estimate;
+mod watched;
 
 use agents::Role;
 use domain::{
-    CallOutcome, CallRef, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason,
-    TokenUsage, TurnOutcome,
+    Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason, TokenUsage, TurnOutcome,
 };
-use serde_json::Value;
 use store::StoreError;
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use self::estimate::{estimated_tokens, tokens_of};
+use self::watched::Watched;
 use crate::history::History;
-use crate::ports::{Delta, Message, Model, ModelRequest, ModelResponse, Tool, ToolFault, ToolSpec};
+use crate::ports::{Delta, Model, ModelRequest, ModelResponse};
 use crate::sessions::CommandError;
-use crate::toolbox::{self, Found, Toolbox};
+use crate::toolbox::Toolbox;
 use crate::turn::AdmittedTurn;
-use crate::work_tools::{self, WorkCall, WorkTool};
 use crate::worker::Waiting;
 
-/// How often a running turn looks whether it was asked to stop, at the latest (T6).
-const LOOK_MS: u64 = 200;
-/// How long a stopped call may take to reap what it started. A process that survives SIGKILL for longer hangs in
-/// the kernel, and waiting on would not help.
-const REAP_MS: u64 = 5_000;
 /// Events read at once when a transcript is loaded: bounds memory, not the transcript.
 const PAGE: usize = 500;
-/// Bytes of a token, roughly, in English and code; used where a provider reports no usage (G5).
-const BYTES_PER_TOKEN: u64 = 4;
-
 /// What a client sees of turns as they run. Durable events come after their commit; deltas are never durable.
 pub trait Observer: Send + Sync {
     /// An event of this session was committed by this process.
@@ -167,13 +156,6 @@ impl Leave {
 
 /// No value: the loop ends by leaving.
 enum Never {}
-
-/// Work that ran beside the watch over stop requests and the lease.
-enum Watched<T> {
-    Done(T),
-    /// The turn was asked to stop; the work was cancelled.
-    Stopping,
-}
 
 impl Driver<'_> {
     /// Reads the transcript from the log. The turn's own first events are the last of it.
@@ -321,194 +303,4 @@ impl Driver<'_> {
         self.follow();
         Ok(calls)
     }
-
-    /// Deals with one call: every call gets exactly one result, and a refused one does not end the turn.
-    async fn call(&mut self, call: CallRef, asked: &ModelCall, offered: &[ToolSpec]) -> Result<(), Leave> {
-        let toolbox = self.toolbox;
-        let Some((found, spec)) = toolbox.find(&asked.tool) else {
-            let names: Vec<_> = offered.iter().map(|spec| spec.name).collect();
-            let text =
-                format!("there is no tool `{}`; the tools on offer are: {}", asked.tool, names.join(", "));
-            return self.refuse(call, CallOutcome::Invalid, text).await;
-        };
-        let mode = self.turn.state().core.mode;
-        let grant = toolbox.grant(self.role, spec);
-        // Looking ahead spares a denied call its preparation; the admission decides again, in its transaction.
-        if let Err(denied) = policy::check_call(spec.name, &grant, mode) {
-            return self.refuse(call, CallOutcome::Denied, denied.to_string()).await;
-        }
-        let arguments = match toolbox::parse_arguments(&asked.arguments) {
-            Ok(arguments) => arguments,
-            Err(text) => return self.refuse(call, CallOutcome::Invalid, text).await,
-        };
-        match found {
-            Found::WorkState(tool) => self.work_state_call(call, tool, grant, asked, &arguments).await,
-            Found::Outside(tool) => {
-                let tool = Arc::clone(tool);
-                self.outside_call(call, tool.as_ref(), grant, arguments).await
-            }
-        }
-    }
-
-    async fn refuse(&mut self, call: CallRef, outcome: CallOutcome, text: String) -> Result<(), Leave> {
-        let (text, _) = toolbox::shorten(text);
-        Ok(self.turn.refuse_call(call, outcome, text).await?)
-    }
-
-    async fn work_state_call(
-        &mut self,
-        call: CallRef,
-        tool: WorkTool,
-        grant: policy::CallGrant,
-        asked: &ModelCall,
-        arguments: &Value,
-    ) -> Result<(), Leave> {
-        let lane = self.turn.lane().clone();
-        let prepared = work_tools::prepare(tool, call, grant.clone(), arguments, self.turn.state(), &lane);
-        let refusal = match prepared {
-            Ok(WorkCall::Read(text)) => match self.turn.admit_call(call, grant, domain::Effect::Read).await {
-                Ok(()) => {
-                    let (text, full) = toolbox::shorten(text);
-                    return Ok(self.turn.finish_call(call, CallOutcome::Succeeded, text, full).await?);
-                }
-                Err(error) => refusal_of_call(error)?,
-            },
-            Ok(WorkCall::Change(command)) => {
-                match self.turn.work_state_call(call, command, &asked.arguments).await {
-                    Ok(()) => return Ok(()),
-                    Err(error) => refusal_of_call(error)?,
-                }
-            }
-            Err(refusal) => refusal,
-        };
-        let outcome = if refusal.code == Code::Denied { CallOutcome::Denied } else { CallOutcome::Refused };
-        let text = format!("{} refused, nothing changed. {refusal}", asked.tool);
-        self.refuse(call, outcome, text).await
-    }
-
-    async fn outside_call(
-        &mut self,
-        call: CallRef,
-        tool: &dyn Tool,
-        grant: policy::CallGrant,
-        arguments: Value,
-    ) -> Result<(), Leave> {
-        let prepared = match tool.prepare(arguments).await {
-            Ok(prepared) => prepared,
-            Err(fault) => {
-                let outcome = match &fault {
-                    ToolFault::Arguments(_) => CallOutcome::Invalid,
-                    ToolFault::Refused(_) => CallOutcome::Refused,
-                };
-                return self.refuse(call, outcome, fault.to_string()).await;
-            }
-        };
-        if let Err(error) = self.turn.admit_call(call, grant, prepared.effect()).await {
-            let refusal = refusal_of_call(error)?;
-            return self.refuse(call, CallOutcome::Denied, refusal.to_string()).await;
-        }
-        self.follow();
-        let stop = CancellationToken::new();
-        let output = match self.watched(prepared.run(stop.clone()), Some(&stop)).await? {
-            Watched::Done(output) => output,
-            // It did not end although it was told to; what it did is for recovery or the user to find out.
-            Watched::Stopping => {
-                let text = "stopped, but it did not end in time; inspect before repeating".to_owned();
-                return Ok(self.turn.finish_call(call, CallOutcome::Uncertain, text, None).await?);
-            }
-        };
-        let outcome = match (output.stopped, output.succeeded) {
-            (true, _) => CallOutcome::Stopped,
-            (false, true) => CallOutcome::Succeeded,
-            (false, false) => CallOutcome::Failed,
-        };
-        let (text, full) = toolbox::shorten(output.text);
-        Ok(self.turn.finish_call(call, outcome, text, full).await?)
-    }
-
-    /// Runs work beside the watch: renews the lease and notices stop requests. Without a token the work is
-    /// cancelled by dropping it; with one it is told to stop and given time to reap.
-    async fn watched<T>(
-        &mut self,
-        work: impl Future<Output = T>,
-        token: Option<&CancellationToken>,
-    ) -> Result<Watched<T>, Leave> {
-        let mut work = pin!(work);
-        let mut look = tokio::time::interval(Duration::from_millis(LOOK_MS));
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return Ok(Watched::Done(done)),
-                _ = look.tick() => {}
-            }
-            let goes_on = self.look().await;
-            if matches!(goes_on, Ok(false)) {
-                continue;
-            }
-            let reaped = match token {
-                None => None,
-                Some(token) => {
-                    token.cancel();
-                    tokio::time::timeout(Duration::from_millis(REAP_MS), &mut work).await.ok()
-                }
-            };
-            // A turn that was taken over records nothing; a stopped one records what its call came to.
-            goes_on?;
-            return Ok(reaped.map_or(Watched::Stopping, Watched::Done));
-        }
-    }
-
-    /// Whether the turn is to stop. A lease that cannot be kept ends it.
-    async fn look(&mut self) -> Result<bool, Leave> {
-        if self.turn.renewal_is_due() {
-            match self.turn.renew().await {
-                Ok(()) => {}
-                Err(error) if is_stale(&error) => return Err(Leave::Lost),
-                // The store may be busy; until the lease is over there is time to try again.
-                Err(_) if self.turn.lease_is_over() => return Err(Leave::Lost),
-                Err(error) => tracing::warn!(%error, "the lease could not be renewed, trying again"),
-            }
-        }
-        match self.turn.stop_requested().await {
-            Ok(stop) => Ok(stop.is_some() || self.shutdown.is_cancelled()),
-            Err(error) if is_stale(&error) => Err(Leave::Lost),
-            Err(error) => {
-                tracing::warn!(%error, "the session could not be read, trying again");
-                Ok(false)
-            }
-        }
-    }
-}
-
-/// The refusal that answers one call; what concerns the whole turn leaves the loop.
-fn refusal_of_call(error: CommandError) -> Result<policy::Rejection, Leave> {
-    match error {
-        CommandError::Rejected(rejection)
-            if !matches!(rejection.code, Code::StaleEpoch | Code::TurnStopping | Code::OutOfOrder) =>
-        {
-            Ok(rejection)
-        }
-        other => Err(other.into()),
-    }
-}
-
-fn tokens_of(bytes: usize) -> u64 {
-    u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(BYTES_PER_TOKEN)
-}
-
-/// What the request's input costs, roughly.
-fn estimated_tokens(request: &ModelRequest, history: &[Message]) -> u64 {
-    let of_message = |message: &Message| match message {
-        Message::User { text } | Message::ToolResult { text, .. } => text.len(),
-        Message::Assistant { text, calls } => {
-            text.len() + calls.iter().map(|call| call.tool.len() + call.arguments.len()).sum::<usize>()
-        }
-    };
-    let tools = request.tools.iter().map(|tool| tool.description.len() + tool.input_schema.to_string().len());
-    let bytes = request.system.len()
-        + request.work_state.len()
-        + tools.sum::<usize>()
-        + history.iter().map(of_message).sum::<usize>();
-    tokens_of(bytes)
 }
