@@ -3,11 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test shares fails the test by panicking")]
 
+mod calls;
 mod capability;
 mod continuation;
 mod goal;
 mod inbox;
 mod mode;
+mod plan;
+mod request;
 mod retry;
 mod stop;
 mod turn;
