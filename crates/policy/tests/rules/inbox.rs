@@ -190,6 +190,17 @@ fn g11_an_act_of_the_user_lets_held_rows_run() {
 }
 
 #[test]
+fn g11_starting_work_lets_held_rows_run_also_without_a_prompt() {
+    let mut world = World::open();
+    world.user(&UserCommand::EnterPlan).unwrap();
+    world.submit("first");
+    world.user(&UserCommand::Interrupt).unwrap();
+    assert_eq!(world.next(), NextAction::Idle { why: IdleReason::InboxHeld });
+    world.user(&start_work(None, None)).unwrap();
+    assert_eq!(world.next(), NextAction::RunInput { row: row(3) });
+}
+
+#[test]
 fn g11_resuming_the_goal_lets_held_rows_run() {
     let mut world = World::open();
     world.set_goal();
