@@ -246,3 +246,19 @@ fn t7_a_write_settles_by_digest() {
     assert_eq!(write(Some(digest('o'))).settle(None), Settlement::Uncertain);
     assert_eq!(write(Some(digest('n'))).settle(Some(digest('n'))), Settlement::Done, "nothing was to change");
 }
+
+#[test]
+fn t7_a_goal_paused_for_one_uncertain_call_keeps_naming_it() {
+    let mut world = World::open();
+    world.set_goal();
+    let turn = world.start();
+    let calls = world.call(turn, &["one", "two"]);
+    for call in &calls {
+        world.admit_call(*call, Effect::External);
+    }
+    for call in &calls {
+        world.runtime(&finish_call(*call, CallOutcome::Uncertain)).unwrap();
+    }
+    let call = calls[0];
+    assert_eq!(*world.status(), GoalStatus::Paused(PauseReason::UncertainSideEffect { call }));
+}
