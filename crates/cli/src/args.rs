@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use domain::SessionId;
 use store::StoreUrl;
 
+use crate::demo::DemoArgs;
 use crate::exit::EXIT_HELP;
 use crate::verbs::{doctor, events, goal, interrupt, mode, plan, run, session};
 
@@ -14,7 +15,7 @@ use crate::verbs::{doctor, events, goal, interrupt, mode, plan, run, session};
 /// A plan shows progress and never starts a turn. Plan mode cannot change files. Only a Goal continues by itself, once
 /// after each turn, through crashes, within its budget.
 #[derive(Debug, Parser)]
-#[command(name = "zuno", version, max_term_width = 80, after_help = EXIT_HELP, subcommand_required = true)]
+#[command(name = "zuno", version, max_term_width = 80, after_help = EXIT_HELP, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Cli {
     /// The options of every verb.
@@ -25,11 +26,15 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
+/// Not a doc comment, since rustdoc would take the address for a link.
+const STORE_HELP: &str =
+    "The store: a path or sqlite:///absolute/path [default: zuno/zuno.db in the XDG data folder]";
+
 /// Options that may stand before or after the verb.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
-    /// The store: a path or sqlite:///absolute/path [default: zuno/zuno.db in the XDG data folder]
-    #[arg(long, global = true, value_name = "URL", env = "ZUNO_STORE", hide_env_values = true)]
+    /// The store.
+    #[arg(help = STORE_HELP, long, global = true, value_name = "URL", env = "ZUNO_STORE", hide_env_values = true)]
     #[arg(help_heading = "Global options")]
     pub(crate) store: Option<StoreUrl>,
 
@@ -54,6 +59,7 @@ pub(crate) struct OfSession {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Send a prompt to an agent and stream what it does
+    #[command(long_about = run::HELP)]
     Run(run::RunArgs),
     /// Open, list and show sessions
     #[command(subcommand)]
@@ -72,7 +78,10 @@ pub(crate) enum Verb {
     /// Stop what runs, pause the Goal and hold queued prompts
     Interrupt(interrupt::InterruptArgs),
     /// Check the environment, the configuration and the store
+    #[command(long_about = doctor::HELP)]
     Doctor(doctor::DoctorArgs),
+    /// Show it all at work in a temporary folder: no key, no network, some seconds
+    Demo(DemoArgs),
 }
 
 impl Verb {
@@ -84,13 +93,15 @@ impl Verb {
             Self::Plan(verb) => verb.is_user_act(),
             Self::Mode(verb) => verb.is_user_act(),
             Self::Goal(verb) => verb.is_user_act(),
-            Self::Events(_) | Self::Doctor(_) => false,
+            Self::Events(_) | Self::Doctor(_) | Self::Demo(_) => false,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use clap::CommandFactory as _;
 
     use super::*;
@@ -116,7 +127,7 @@ mod tests {
 
     fn help_of(command: &mut clap::Command, path: &str, out: &mut String) {
         let path = format!("{path}{}", command.get_name());
-        out.push_str(&format!("===== {path}\n{}\n", command.render_long_help()));
+        let _ = writeln!(out, "===== {path}\n{}", command.render_long_help());
         for verb in command.get_subcommands_mut() {
             help_of(verb, &format!("{path} "), out);
         }

@@ -98,6 +98,11 @@ pub(crate) struct Limits {
 }
 
 impl Config {
+    /// The configuration of whoever started this process.
+    pub(crate) fn of_process() -> Result<Self, ConfigError> {
+        Self::load(&process_environment)
+    }
+
     /// Reads the user's file. Without one everything has its default.
     pub(crate) fn load(env: Environment<'_>) -> Result<Self, ConfigError> {
         let path = user_path(env);

@@ -10,7 +10,7 @@ use store::{SessionFilter, Store, StoreUrl, SystemClock};
 use crate::args::{Global, OfSession};
 use crate::config::{Config, ConfigError, Limits, process_environment, xdg_folder};
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// The surroundings of one run of the program.
 #[derive(Debug)]
@@ -93,27 +93,22 @@ impl Context {
                 self.workspace
             ))
         })?;
-        self.out.remark(&format!("session {} (the latest of this workspace)", latest.id));
+        output::remark(&format!("session {} (the latest of this workspace)", latest.id));
         Ok(latest.id)
-    }
-
-    /// The user's configuration.
-    pub(crate) fn config(&self) -> Result<Config, CliError> {
-        Ok(Config::load(&process_environment)?)
     }
 
     /// The agent of a new session: the one that was named, the configured one, the default.
     pub(crate) fn agent(&self, named: Option<AgentName>) -> Result<AgentName, CliError> {
         match named {
             Some(agent) => Ok(agent),
-            None => Ok(self.limits_in(&self.workspace)?.agent.unwrap_or_else(agents::default_agent)),
+            None => Ok(limits_in(&self.workspace)?.agent.unwrap_or_else(agents::default_agent)),
         }
     }
+}
 
-    /// What the configuration says for a workspace.
-    pub(crate) fn limits_in(&self, workspace: &str) -> Result<Limits, CliError> {
-        Ok(self.config()?.limits_in(Path::new(workspace))?)
-    }
+/// What the configuration says for a workspace.
+pub(crate) fn limits_in(workspace: &str) -> Result<Limits, CliError> {
+    Ok(Config::of_process()?.limits_in(Path::new(workspace))?)
 }
 
 impl From<ConfigError> for CliError {

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use domain::Code;
-use policy::Rejection;
+use domain::{Code, Revision, Violation};
+use policy::{PlanBrief, Rejection};
 use runtime::CommandError;
-use serde_json::{Value, json};
+use serde::Serialize;
 use store::StoreError;
 
 /// The exit codes. Scripts depend on them: a number keeps its meaning.
@@ -87,8 +87,9 @@ impl CliError {
         match self {
             Self::Usage(_) => "usage",
             Self::Rejected(_) => "rejected",
-            Self::NotFound(_) => "not_found",
-            Self::Store(StoreError::NotFound { .. } | StoreError::UnknownSession(_)) => "not_found",
+            Self::NotFound(_) | Self::Store(StoreError::NotFound { .. } | StoreError::UnknownSession(_)) => {
+                "not_found"
+            }
             Self::Store(StoreError::CursorAhead { .. }) => "cursor_ahead",
             Self::Store(_) => "store",
             Self::Environment(_) => "environment",
@@ -97,23 +98,46 @@ impl CliError {
     }
 
     /// What `--json` prints instead of an answer.
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn line(&self) -> ErrorLine<'_> {
         match self {
-            Self::Rejected(rejection) => rejected_json(rejection),
-            other => json!({ "error": { "code": other.name(), "message": other.to_string() } }),
+            Self::Rejected(rejection) => rejected_line(rejection),
+            other => ErrorLine::Error { code: other.name(), message: other.to_string() },
         }
     }
 }
 
-/// A refusal as data. The plan's fields are always there, so that a reader need not ask whether they are.
-pub(crate) fn rejected_json(rejection: &Rejection) -> Value {
-    let Rejection { code, violations, current_revision, current_plan } = rejection;
-    json!({ "rejected": {
-        "code": code,
-        "violations": violations,
-        "current_revision": current_revision,
-        "current_plan": current_plan,
-    } })
+/// An error as one line of JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ErrorLine<'a> {
+    /// A rule refused it. Every field is always there, so that a reader need not ask whether it is.
+    Rejected {
+        /// The first violation's code.
+        code: Code,
+        /// Everything that was found wrong together.
+        violations: &'a [Violation],
+        /// The revision to expect, after a refused plan command.
+        current_revision: Option<Revision>,
+        /// The plan as it is, after a refused plan command.
+        current_plan: Option<&'a PlanBrief>,
+    },
+    /// Something is at fault or not there.
+    Error {
+        /// Its name for programs.
+        code: &'static str,
+        /// What is wrong, for people.
+        message: String,
+    },
+}
+
+/// A refusal as data.
+pub(crate) fn rejected_line(rejection: &Rejection) -> ErrorLine<'_> {
+    ErrorLine::Rejected {
+        code: rejection.code,
+        violations: &rejection.violations,
+        current_revision: rejection.current_revision,
+        current_plan: rejection.current_plan.as_deref(),
+    }
 }
 
 impl fmt::Display for CliError {
@@ -211,8 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_data_with_all_its_fields() {
-        let json = of_code(Code::BlankTitle).to_json();
-        insta::assert_snapshot!(json, @r#"{"rejected":{"code":"blank_title","current_plan":null,"current_revision":null,"violations":[{"code":"blank_title","message":"no","rule":"E1","steps":[]}]}}"#);
+    fn an_error_is_data_with_all_its_fields() {
+        let line = |error: &CliError| serde_json::to_string(&error.line()).unwrap();
+        insta::assert_snapshot!(line(&of_code(Code::BlankTitle)), @r#"{"rejected":{"code":"blank_title","violations":[{"rule":"E1","code":"blank_title","steps":[],"message":"no"}],"current_revision":null,"current_plan":null}}"#);
+        let missing = CliError::NotFound("no plan".to_owned());
+        insta::assert_snapshot!(line(&missing), @r#"{"error":{"code":"not_found","message":"no plan"}}"#);
     }
 }

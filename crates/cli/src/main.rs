@@ -6,6 +6,7 @@
 mod args;
 mod config;
 mod context;
+mod demo;
 mod exit;
 mod input;
 mod narrator;

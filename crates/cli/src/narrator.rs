@@ -15,7 +15,7 @@ use store::EVENTS_PER_PAGE;
 use tokio::sync::mpsc;
 
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::verbs::events::EventLine;
 use status::Status;
 pub(crate) use voice::Fate;
@@ -77,7 +77,7 @@ impl Narrator {
             voices: BTreeMap::new(),
             speaking: None,
             names_sessions,
-            status: Status::new(out),
+            status: Status::new(out, names_sessions.then_some("waiting for work")),
         };
         (narrator, Arc::new(Ear { queue: sender }))
     }
@@ -170,7 +170,7 @@ impl Narrator {
         self.status.clear();
         if self.out.is_json() {
             voice.note(event);
-            return self.out.json_line(&EventLine { session, event });
+            return output::json_line(&EventLine { session, event });
         }
         self.announce(session);
         if let Some(voice) = self.voices.get_mut(&session) {
@@ -184,7 +184,7 @@ impl Narrator {
         if self.names_sessions && self.speaking != Some(session) {
             self.speaking = Some(session);
             if !self.out.is_json() {
-                self.out.remark(&format!("session {session}"));
+                output::remark(&format!("session {session}"));
             }
         }
     }

@@ -27,30 +27,29 @@ impl Output {
     pub(crate) fn answer<T: Serialize>(
         self,
         value: &T,
-        text: impl FnOnce() -> String,
+        as_text: impl FnOnce() -> String,
     ) -> Result<(), CliError> {
-        if self.json { self.json_line(value) } else { self.text(&text()) }
+        if self.json { json_line(value) } else { text(&as_text()) }
     }
+}
 
-    /// One line of JSON, at once.
-    pub(crate) fn json_line<T: Serialize>(self, value: &T) -> Result<(), CliError> {
-        let mut line = serde_json::to_vec(value).map_err(|error| {
-            CliError::Environment(format!("the answer cannot be written as JSON: {error}"))
-        })?;
-        line.push(b'\n');
-        write_data(&line)
-    }
+/// One line of JSON, at once.
+pub(crate) fn json_line<T: Serialize>(value: &T) -> Result<(), CliError> {
+    let mut line = serde_json::to_vec(value)
+        .map_err(|error| CliError::Environment(format!("the answer cannot be written as JSON: {error}")))?;
+    line.push(b'\n');
+    write_data(&line)
+}
 
-    /// Text for people, ended by a line break.
-    pub(crate) fn text(self, text: &str) -> Result<(), CliError> {
-        let line_break = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
-        write_data(format!("{text}{line_break}").as_bytes())
-    }
+/// Text for people, ended by a line break.
+pub(crate) fn text(text: &str) -> Result<(), CliError> {
+    let line_break = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+    write_data(format!("{text}{line_break}").as_bytes())
+}
 
-    /// A remark. Never data; lost remarks are no fault.
-    pub(crate) fn remark(self, text: &str) {
-        let _ = writeln!(std::io::stderr().lock(), "{text}");
-    }
+/// A remark. Never data; lost remarks are no fault.
+pub(crate) fn remark(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Writes to stdout and flushes, so that a reader of a pipe has it at once.

@@ -15,8 +15,9 @@ use policy::Rejection;
 
 use crate::args::{Cli, Verb};
 use crate::context::Context;
+use crate::demo;
 use crate::exit::{CliError, Exit};
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// Runs a verb and reports how it ended.
 pub(crate) fn run(cli: Cli) -> Exit {
@@ -58,6 +59,7 @@ async fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
         Verb::Events(args) => events::run(context, args).await,
         Verb::Interrupt(args) => interrupt::run(context, args).await,
         Verb::Doctor(args) => doctor::run(context, args).await,
+        Verb::Demo(args) => demo::run(context, args).await,
     }
 }
 
@@ -75,12 +77,12 @@ fn report(out: Output, error: &CliError) {
     if matches!(error, CliError::OutputClosed) {
         return;
     }
-    if out.is_json() && out.json_line(&error.to_json()).is_err() {
+    if out.is_json() && output::json_line(&error.line()).is_err() {
         return;
     }
     // A refusal is an answer, and as JSON it is complete. A fault should also be seen where only stderr is.
     if !(out.is_json() && matches!(error, CliError::Rejected(_))) {
-        out.remark(&format!("zuno: {}", crate::render::lines(&error.to_string())));
+        output::remark(&format!("zuno: {}", crate::render::lines(&error.to_string())));
     }
 }
 
@@ -97,13 +99,14 @@ fn log_to_stderr() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::ErrorLine;
 
     #[test]
-    fn c8_what_an_agent_starts_is_refused_by_rule() {
+    fn a_user_act_that_an_agent_starts_is_denied() {
         assert!(check_actor(None).is_ok());
         assert!(check_actor(Some("user")).is_ok());
         let refused = check_actor(Some("agent")).unwrap_err();
         assert_eq!(refused.exit(), Exit::Rejected);
-        assert_eq!(refused.to_json()["rejected"]["code"], "denied");
+        assert!(matches!(refused.line(), ErrorLine::Rejected { code: Code::Denied, .. }));
     }
 }

@@ -43,6 +43,9 @@ pub(super) struct ProjectFile {
     pub(super) budgets: BudgetLimits,
 }
 
+/// What the decoder's names for budgets mean.
+const FROM_1: &str = "a whole number from 1";
+
 /// Keys of the user's file that a project's file may not have.
 const USER_ONLY: [&str; 3] = ["default_model", "goal", "models"];
 
@@ -77,8 +80,25 @@ pub(crate) enum OnOpen {
 
 impl UserFile {
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        parse(path, text)
+        let file: Self = parse(path, text)?;
+        for (name, settings) in &file.models {
+            if settings.api_key_env.as_deref().is_some_and(|variable| !is_variable(variable)) {
+                let problem = format!(
+                    "`models.{name}.api_key_env` is the name of an environment variable, never the key itself"
+                );
+                return Err(ConfigError::File { path: path.to_owned(), line: None, problem });
+            }
+        }
+        Ok(file)
     }
+}
+
+/// Whether a text looks like the name of an environment variable, in which nobody mixes upper and lower case. What does
+/// not may be a key, and must not be shown.
+fn is_variable(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let (upper, lower) = (|c: char| c.is_ascii_uppercase(), |c: char| c.is_ascii_lowercase());
+    !text.is_empty() && text.chars().all(fits) && !(text.contains(upper) && text.contains(lower))
 }
 
 impl ProjectFile {
@@ -122,6 +142,7 @@ fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError>
         let line = error.span().map(|span| 1 + text[..start_of(&span, text)].matches('\n').count());
         let place = error.span().and_then(|span| key_at(text, &span));
         let message = error.message().trim_end().replace('\n', ", ");
+        let message = message.replace("a nonzero u64", FROM_1).replace("a nonzero u32", FROM_1);
         let problem = match place {
             // The message names the key itself.
             Some(_) if message.starts_with("unknown field") || message.starts_with("missing field") => {

@@ -105,6 +105,7 @@ fn an_error_names_file_line_and_key_and_shows_no_value_that_may_be_secret() {
         "[models.a]\nprotocol = \"openai\"\nmodel = \"m\"",
         "[models.a]\nprotocol = \"ollama\"\nmodel = \"m\"\napi_key = \"sk-very-secret\"",
         "[models.\"two words\"]\nprotocol = \"ollama\"",
+        "[models.a]\nprotocol = \"anthropic\"\nmodel = \"m\"\napi_key_env = \"sk-very-secret\"",
         "default_model = ",
     ]
     .into_iter()
@@ -114,7 +115,20 @@ fn an_error_names_file_line_and_key_and_shows_no_value_that_may_be_secret() {
     })
     .collect();
     assert!(!said.join("\n").contains("very-secret"));
-    insta::assert_snapshot!(said.join("\n"), @"");
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    ~/.config/zuno/zuno.toml:1: unknown field `default_modle`, expected one of `default_model`, `default_agent`, `tools`, `budgets`, `goal`, `models`
+    ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid value: integer `0`, expected a whole number from 1
+    ~/.config/zuno/zuno.toml:2: `budgets.turns`: invalid value: integer `-1`, expected a whole number from 1
+    ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid type: floating point `1.5`, expected a whole number from 1
+    ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid type: string "many", expected a whole number from 1
+    ~/.config/zuno/zuno.toml:2: `goal.on_open`: unknown variant `maybe`, expected `ask` or `continue`
+    ~/.config/zuno/zuno.toml:1: missing field `protocol`
+    ~/.config/zuno/zuno.toml:2: `models.a.protocol`: unknown variant `openai`, expected one of `openai-chat`, `openai-responses`, `anthropic`, `gemini`, `ollama`, `scripted`
+    ~/.config/zuno/zuno.toml:4: unknown field `api_key`, expected one of `protocol`, `model`, `base_url`, `api_key_env`, `context_tokens`, `scenario`. Keys do not belong into this file: export one and name its variable in api_key_env
+    ~/.config/zuno/zuno.toml:1: `two words` is not a model name (1–64 ASCII letters, digits, `-_.:/`)
+    ~/.config/zuno/zuno.toml: `models.a.api_key_env` is the name of an environment variable, never the key itself
+    ~/.config/zuno/zuno.toml:1: `default_model`: string values must be quoted, expected literal string
+    "#);
 }
 
 #[test]
@@ -134,7 +148,12 @@ fn the_model_is_asked_for_default_only_or_from_the_environment() {
         home("default_model = \"c\"").model(None, &[]),
         home("[models.a]\nprotocol = \"anthropic\"\nmodel = \"m\"").model(None, &[]),
     ];
-    insta::assert_snapshot!(refused.join("\n"), @"");
+    insta::assert_snapshot!(refused.join("\n"), @r"
+    ~/.config/zuno/zuno.toml has several models and no default_model; choose with --model: a, b
+    there is no [models.c] in ~/.config/zuno/zuno.toml; it has a, b
+    there is no [models.c] in ~/.config/zuno/zuno.toml; it has no models
+    [models.a] takes its key from ANTHROPIC_API_KEY, which is not set: export ANTHROPIC_API_KEY=…
+    ");
     let none = home("").model(None, &[]);
     assert!(none.contains("~/.config/zuno/zuno.toml") && none.ends_with(models::EXAMPLE_TOML), "{none}");
 }

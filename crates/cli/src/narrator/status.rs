@@ -13,13 +13,16 @@ const AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Status {
     can_show: bool,
+    /// What is said when nothing is under way.
+    otherwise: Option<&'static str>,
     doing: Option<(String, Instant)>,
     is_shown: bool,
 }
 
 impl Status {
-    pub(super) fn new(out: Output) -> Self {
-        Self { can_show: !out.is_json() && std::io::stderr().is_terminal(), doing: None, is_shown: false }
+    pub(super) fn new(out: Output, otherwise: Option<&'static str>) -> Self {
+        let can_show = !out.is_json() && std::io::stderr().is_terminal();
+        Self { can_show, otherwise, doing: None, is_shown: false }
     }
 
     /// From here on this is under way.
@@ -33,13 +36,15 @@ impl Status {
             return std::future::pending().await;
         }
         tokio::time::sleep(AFTER).await;
-        if let Some((doing, since)) = &self.doing {
-            let seconds = since.elapsed().as_secs();
-            let line = render::cut(&format!("… {doing} ({seconds} s)"), render::COLUMNS - 1);
-            let _ = write!(std::io::stderr().lock(), "\r\u{1b}[2K{line}");
-            let _ = std::io::stderr().flush();
-            self.is_shown = true;
-        }
+        let line = match (&self.doing, self.otherwise) {
+            (Some((doing, since)), _) => format!("… {doing} ({} s)", since.elapsed().as_secs()),
+            (None, Some(otherwise)) => format!("… {otherwise}"),
+            (None, None) => return,
+        };
+        let line = render::cut(&line, render::COLUMNS - 1);
+        let _ = write!(std::io::stderr().lock(), "\r\u{1b}[2K{line}");
+        let _ = std::io::stderr().flush();
+        self.is_shown = true;
     }
 
     /// Takes the line away, because something else is to be written.

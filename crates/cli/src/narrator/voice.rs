@@ -9,7 +9,7 @@ use domain::{
 use runtime::Waiting;
 
 use crate::exit::CliError;
-use crate::output::{Output, dim, write_data};
+use crate::output::{self, Output, dim, write_data};
 use crate::render;
 
 /// What became of an input.
@@ -122,17 +122,17 @@ impl Voice {
             EventBody::ModelResponded { text, .. } => self.answer(text),
             EventBody::ModelFailed { .. } => {
                 self.end_line()?;
-                self.say(&render::describe_event(event));
+                say(&render::describe_event(event));
                 Ok(())
             }
             EventBody::CallFinished { call, tool, outcome, result, .. } => {
                 let line = self.call_line(*call, tool, *outcome, result);
-                self.say(&line);
+                say(&line);
                 Ok(())
             }
             body if is_told(body) => {
                 self.end_line()?;
-                self.say(&render::describe_event(event));
+                say(&render::describe_event(event));
                 Ok(())
             }
             _ => Ok(()),
@@ -152,11 +152,13 @@ impl Voice {
         }
         match waiting {
             Waiting::ForWorker { .. } => {
-                self.out.remark("another worker runs a turn of this session; what is queued comes after it");
+                output::remark("another worker runs a turn of this session; what is queued comes after it");
             }
             Waiting::ForRetry { at } => {
-                self.out
-                    .remark(&format!("waiting until {} to try again; Ctrl-C interrupts", render::time(at)));
+                output::remark(&format!(
+                    "waiting until {} to try again; Ctrl-C interrupts",
+                    render::time(at)
+                ));
             }
         }
     }
@@ -184,10 +186,6 @@ impl Voice {
         if is_open { write_data(b"\n") } else { Ok(()) }
     }
 
-    fn say(&self, line: &str) {
-        self.out.remark(&dim(&format!("  {line}")));
-    }
-
     fn call_line(&self, call: CallRef, tool: &str, outcome: CallOutcome, result: &str) -> String {
         let subject = self.calls.get(&call).map(render::call_subject).unwrap_or_default();
         let head = format!("{} {subject}", render::one_line(tool));
@@ -197,6 +195,11 @@ impl Voice {
         };
         render::cut(&format!("{}: {}{detail}", head.trim_end(), outcome.name()), render::COLUMNS - 2)
     }
+}
+
+/// A line that stands back behind the model's words.
+fn say(line: &str) {
+    output::remark(&dim(&format!("  {line}")));
 }
 
 /// Events that get a line of their own, beside answers, failed requests and results of calls.

@@ -1,5 +1,7 @@
 //! One event as one line, for timelines.
 
+use std::fmt::Write as _;
+
 use domain::{
     Event, EventBody, GoalState, GoalStatus, InputCancelReason, ModelCall, TurnOutcome, TurnTrigger,
 };
@@ -66,10 +68,10 @@ fn of_goal(body: &EventBody) -> String {
             let mut line = format!("Goal {}", status_words(to));
             if let Some(unfinished) = unfinished_steps.filter(|unfinished| *unfinished > 0) {
                 let steps = count(usize::try_from(unfinished).unwrap_or(usize::MAX), "plan step");
-                line.push_str(&format!(" with {steps} unfinished"));
+                let _ = write!(line, " with {steps} unfinished");
             }
             if let Some(summary) = summary {
-                line.push_str(&format!(": {}", first_line(summary.as_str())));
+                let _ = write!(line, ": {}", first_line(summary.as_str()));
             }
             line
         }
@@ -106,7 +108,7 @@ fn of_turn(body: &EventBody) -> String {
                 TurnTrigger::Input { .. } => "input".to_owned(),
                 TurnTrigger::Goal { continuation, .. } => format!("continuation {continuation} of the Goal"),
             };
-            format!("turn {turn} started for {cause} (agent {agent}, model {model})")
+            format!("turn {turn} started for {cause} ({agent}, {model})")
         }
         EventBody::TurnStopRequested { turn, reason } => format!("turn {turn} asked to stop: {reason}"),
         EventBody::ModelRequested { turn, request, attempt, .. } => {

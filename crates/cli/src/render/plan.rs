@@ -1,5 +1,7 @@
 //! Plans, their revisions and differences.
 
+use std::fmt::Write as _;
+
 use domain::{PlanDiff, Step, StepChange, StepStatus};
 use runtime::{PlanChangeView, PlanRevisionView, PlanView};
 
@@ -29,11 +31,11 @@ pub(crate) fn plan(plan: &PlanView) -> String {
     let mut out = format!("{}\n", wrapped(0, &plan.title));
     out.push_str(&progress(plan));
     if let Some(by) = &plan.changed_by {
-        out.push_str(&format!(", by {}", actor(by)));
+        let _ = write!(out, ", by {}", actor(by));
     }
     out.push('\n');
     if let Some(goal) = plan.goal_id {
-        out.push_str(&format!("supports Goal {goal}\n"));
+        let _ = writeln!(out, "supports Goal {goal}");
     }
     if let Some(closed) = &plan.closed {
         out.push_str(&wrapped(0, &format!("closed by {}: {}", actor(&closed.by), closed.reason)));
@@ -74,7 +76,7 @@ pub(crate) fn history(revisions: &[PlanRevisionView]) -> String {
     for revision in revisions {
         if plan != Some(revision.plan_id) {
             plan = Some(revision.plan_id);
-            out.push_str(&format!("plan {}\n", revision.plan_id));
+            let _ = writeln!(out, "plan {}", revision.plan_id);
         }
         let change = match &revision.change {
             PlanChangeView::Closed { reason } => format!("closed: {}", one_line(reason)),
@@ -107,7 +109,7 @@ pub(crate) fn diff(diff: &PlanDiff) -> String {
         out.push_str("  nothing changed\n");
     }
     if let Some(title) = &diff.title {
-        out.push_str(&format!("  title: {}\n", wrapped(9, title.as_str())));
+        let _ = writeln!(out, "  title: {}", wrapped(9, title.as_str()));
     }
     for change in &diff.steps {
         out.push_str(&change_lines(change));
@@ -130,12 +132,12 @@ fn change_lines(change: &StepChange) -> String {
         StepChange::Changed { id, status, title } => {
             let mut out = format!("  ~ {}", one_line(id.as_str()));
             if let Some((from, to)) = status {
-                out.push_str(&format!("  {} -> {}", words(*from), words(*to)));
+                let _ = write!(out, "  {} -> {}", words(*from), words(*to));
             }
             out.push('\n');
             if let Some((from, to)) = title {
-                out.push_str(&format!("      was: {}\n", wrapped(11, from.as_str())));
-                out.push_str(&format!("      is:  {}\n", wrapped(11, to.as_str())));
+                let _ = writeln!(out, "      was: {}", wrapped(11, from.as_str()));
+                let _ = writeln!(out, "      is:  {}", wrapped(11, to.as_str()));
             }
             out
         }

@@ -1,5 +1,7 @@
 //! Sessions: one in full, many in a list, and the mode.
 
+use std::fmt::Write as _;
+
 use domain::{Mode, Timestamp, TurnEnd, TurnTrigger};
 use runtime::{ModeView, SessionView, TurnView};
 use store::SessionSummary;
@@ -13,7 +15,7 @@ const LABEL: usize = 11;
 pub(crate) fn session(view: &SessionView, now: Timestamp) -> String {
     let mut out = String::new();
     let mut line = |label: &str, text: &str| {
-        out.push_str(&format!("{label:<LABEL$}{}\n", wrapped(LABEL, text)));
+        let _ = writeln!(out, "{label:<LABEL$}{}", wrapped(LABEL, text));
     };
     line("session", &view.session.to_string());
     if let Some(title) = &view.title {
@@ -94,10 +96,10 @@ fn summary(session: &SessionSummary, with_workspace: bool) -> String {
     }
     let mut out = format!("{}  {}\n  {}\n", session.id, time(session.updated_at), facts.join(", "));
     if let Some(title) = &session.title {
-        out.push_str(&format!("  {}\n", cut(title, COLUMNS - 2)));
+        let _ = writeln!(out, "  {}", cut(title, COLUMNS - 2));
     }
     if with_workspace {
-        out.push_str(&format!("  {}\n", one_line(&session.workspace)));
+        let _ = writeln!(out, "  {}", one_line(&session.workspace));
     }
     out
 }

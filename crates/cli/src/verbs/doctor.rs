@@ -1,5 +1,7 @@
 //! `zuno doctor`: what this program stands on, and whether it holds.
 
+use std::fmt::Write as _;
+
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,11 +16,13 @@ use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
 use crate::render;
 
+/// What `zuno doctor --help` says first.
+pub(crate) const HELP: &str = "\
+Checks the environment, the configuration and the store. The store is compared with its log event by event, which takes \
+a while for a large one; it may be in use meanwhile. Exit code 5 if something is wrong.";
+
 /// Arguments of `doctor`: none of its own.
 #[derive(Debug, Args)]
-#[command(long_about = "\
-Checks the environment, the configuration and the store. The store is compared with its log event by event, which takes \
-a while for a large one; it may be in use meanwhile. Exit code 5 if something is wrong.")]
 pub(crate) struct DoctorArgs {}
 
 /// Everything that was looked at.
@@ -64,7 +68,7 @@ fn platform() -> Vec<String> {
 }
 
 fn check_configuration(context: &Context, report: &mut Report) {
-    let config = match Config::load(&process_environment) {
+    let config = match Config::of_process() {
         Ok(config) => config,
         Err(error) => {
             report.findings.push(error.to_string());
@@ -72,14 +76,16 @@ fn check_configuration(context: &Context, report: &mut Report) {
         }
     };
     let path = config.path().display();
-    report.configuration.push(match config.is_found() {
-        true => format!("user: {path}"),
-        false => format!("user: {path} (not there; defaults)"),
+    report.configuration.push(if config.is_found() {
+        format!("user: {path}")
+    } else {
+        format!("user: {path} (not there; defaults)")
     });
     let project = project_path(Path::new(context.workspace()));
-    report.configuration.push(match project.exists() {
-        true => format!("project: {}", project.display()),
-        false => "project: none".to_owned(),
+    report.configuration.push(if project.exists() {
+        format!("project: {}", project.display())
+    } else {
+        "project: none".to_owned()
     });
     report.configuration.push(match config.model(None, &process_environment) {
         Ok(model) => {
@@ -185,9 +191,9 @@ fn text(report: &Report) -> String {
     for (name, lines) in
         [("platform", &report.platform), ("configuration", &report.configuration), ("store", &report.store)]
     {
-        out.push_str(&format!("\n{name}\n"));
+        let _ = writeln!(out, "\n{name}");
         for line in lines {
-            out.push_str(&format!("  {}\n", render::wrapped(4, line)));
+            let _ = writeln!(out, "  {}", render::wrapped(4, line));
         }
     }
     out.push('\n');
@@ -195,7 +201,7 @@ fn text(report: &Report) -> String {
         out.push_str("nothing is wrong\n");
     }
     for finding in &report.findings {
-        out.push_str(&format!("! {}\n", render::lines(finding)));
+        let _ = writeln!(out, "! {}", render::lines(finding));
     }
     out
 }

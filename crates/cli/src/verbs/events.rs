@@ -1,5 +1,7 @@
 //! `zuno events`: the log, as JSON lines or as a timeline (E6).
 
+use std::fmt::Write as _;
+
 use clap::Args;
 use domain::{Actor, Event, Seq, SessionId};
 use serde::Serialize;
@@ -8,7 +10,7 @@ use store::EVENTS_PER_PAGE;
 use crate::args::OfSession;
 use crate::context::Context;
 use crate::exit::{CliError, Exit};
-use crate::render;
+use crate::{output, render};
 
 /// Arguments of `events`.
 #[derive(Debug, Args)]
@@ -45,12 +47,12 @@ pub(crate) async fn run(context: &Context, args: EventsArgs) -> Result<Exit, Cli
         let mut text = String::new();
         for event in &page.events {
             if context.out.is_json() {
-                context.out.json_line(&EventLine { session, event })?;
+                output::json_line(&EventLine { session, event })?;
             } else {
                 text.push_str(&line(event, &mut day));
             }
         }
-        context.out.text(&text)?;
+        output::text(&text)?;
         if !page.has_more {
             break;
         }
@@ -66,7 +68,7 @@ fn line(event: &Event, day: &mut String) -> String {
     let mut out = String::new();
     if date != day.as_str() {
         day.replace_range(.., date);
-        out.push_str(&format!("{date}\n"));
+        let _ = writeln!(out, "{date}");
     }
     let actor = match &event.actor {
         Actor::User { .. } => "you",

@@ -7,7 +7,7 @@ use domain::SessionId;
 use runtime::{GoalView, NewGoal, SessionView};
 
 use crate::args::OfSession;
-use crate::context::Context;
+use crate::context::{Context, limits_in};
 use crate::exit::{CliError, Exit};
 use crate::verbs::work::{self, WorkArgs};
 use crate::{input, render};
@@ -28,6 +28,7 @@ pub(crate) enum GoalVerb {
     /// Declare the Goal reached, for good
     Complete(CompleteArgs),
     /// Work on active Goals without a person
+    #[command(long_about = work::HELP)]
     Run(WorkArgs),
 }
 
@@ -89,7 +90,7 @@ pub(crate) async fn run(context: &Context, verb: GoalVerb) -> Result<Exit, CliEr
         GoalVerb::Show(_) | GoalVerb::Run(_) => opened.sessions.view(session).await?,
         GoalVerb::Set(args) => {
             let workspace = opened.sessions.view(session).await?.workspace;
-            let new = args.new_goal(context, &workspace)?;
+            let new = args.new_goal(&workspace)?;
             opened.door.set_goal(session, new).await?;
             opened.sessions.view(session).await?
         }
@@ -118,8 +119,8 @@ impl GoalVerb {
 }
 
 impl SetArgs {
-    fn new_goal(self, context: &Context, workspace: &str) -> Result<NewGoal, CliError> {
-        let mut budgets = context.limits_in(workspace)?.budgets;
+    fn new_goal(self, workspace: &str) -> Result<NewGoal, CliError> {
+        let mut budgets = limits_in(workspace)?.budgets;
         budgets.tokens = self.tokens.unwrap_or(budgets.tokens);
         budgets.turns = self.turns.unwrap_or(budgets.turns);
         Ok(NewGoal {

@@ -4,16 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use domain::{Code, CommandKey, PlanId, Revision, SessionId, Violation};
-use policy::Rejection;
 use runtime::{PlanAccepted, PlanRevisionView};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::OfSession;
 use crate::context::{Context, Opened};
-use crate::exit::{CliError, Exit, rejected_json};
+use crate::exit::{CliError, Exit, rejected_line};
 use crate::input::{self, CANDIDATE_BYTES, Lines, Piece};
-use crate::render;
+use crate::{output, render};
 
 /// Revisions shown unless asked for more.
 const SHOWN_REVISIONS: usize = 50;
@@ -21,9 +20,10 @@ const SHOWN_REVISIONS: usize = 50;
 /// What to do with the plan.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanVerb {
-    /// Show the latest plan
+    /// Show the latest plan; exit code 4 if there is none
     Show(OfSession),
     /// Replace the plan with a candidate in JSON
+    #[command(long_about = UPDATE_HELP)]
     Update(UpdateArgs),
     /// List the revisions, the latest last: when, by whom, how far
     History(HistoryArgs),
@@ -33,30 +33,21 @@ pub(crate) enum PlanVerb {
     Close(CloseArgs),
 }
 
+const UPDATE_HELP: &str = r#"Replace the plan with a candidate in JSON, which is the whole plan:
+
+  {"title": "Implement session export",
+   "expected_revision": 1,
+   "steps": [
+     {"id": "inspect", "title": "Inspect the state", "status": "completed"},
+     {"id": "implement", "title": "Write it", "status": "in_progress"},
+     {"id": "verify", "title": "Run the tests", "status": "pending"}]}
+
+A status is pending, in_progress or completed. The first candidate has no expected_revision; each later one names the revision that it is based on.
+
+The answer is one line of JSON: {"accepted":{"plan_id","revision","completed","total","active"}}. A refusal is exit code 3 and, with --json or --stream, a line with "rejected" that carries the plan as it is."#;
+
 /// Arguments of `plan update`.
-///
-/// A candidate is the whole plan:
-///
-///   {"title": "Implement session export",
-///    "expected_revision": 1,
-///    "steps": [
-///      {"id": "inspect", "title": "Inspect durable state", "status": "completed"},
-///      {"id": "implement", "title": "Implement the writer", "status": "in_progress"},
-///      {"id": "verify", "title": "Run round-trip tests", "status": "pending"}]}
 #[derive(Debug, Args)]
-#[command(
-    about = "Replace the plan with a candidate in JSON",
-    long_about = "Replaces the plan with a candidate in JSON, the whole plan:\n\n  \
-    {\"title\": \"Implement session export\",\n   \
-    \"expected_revision\": 1,\n   \
-    \"steps\": [\n     \
-    {\"id\": \"inspect\", \"title\": \"Inspect durable state\", \"status\": \"completed\"},\n     \
-    {\"id\": \"implement\", \"title\": \"Write the archive\", \"status\": \"in_progress\"},\n     \
-    {\"id\": \"verify\", \"title\": \"Run the tests\", \"status\": \"pending\"}]}\n\n\
-    A status is pending, in_progress or completed. The first candidate has no expected_revision; each later one \
-    names the revision it is based on.\n\n\
-    The answer is one line of JSON: {\"accepted\":{\"plan_id\",\"revision\",\"completed\",\"total\",\"active\"}}."
-)]
 pub(crate) struct UpdateArgs {
     #[command(flatten)]
     of: OfSession,
@@ -164,12 +155,12 @@ async fn show(context: &Context, opened: &Opened, of: OfSession) -> Result<Exit,
 
 async fn update(context: &Context, opened: &Opened, args: UpdateArgs) -> Result<Exit, CliError> {
     let session = context.session(opened, args.of).await?;
-    if args.file.is_none() && crate::output::has_person() {
-        context.out.remark("reading a plan in JSON from stdin; Ctrl-D ends it");
+    if args.file.is_none() && output::has_person() {
+        output::remark("reading a plan in JSON from stdin; Ctrl-D ends it");
     }
     let candidate = input::candidate(args.file.as_deref()).await?;
     let accepted = submit(opened, session, candidate, args.key).await?;
-    context.out.json_line(&Accepted { accepted })?;
+    output::json_line(&Accepted { accepted })?;
     Ok(Exit::Done)
 }
 
@@ -183,8 +174,8 @@ async fn stream(context: &Context, opened: &Opened, of: OfSession) -> Result<Exi
         let line = line.map_err(|error| CliError::Environment(format!("stdin cannot be read: {error}")))?;
         let Some(candidate) = line else { return Ok(Exit::Done) };
         match submit(opened, session, candidate, None).await {
-            Ok(accepted) => context.out.json_line(&Accepted { accepted })?,
-            Err(CliError::Rejected(rejection)) => context.out.json_line(&rejected_json(&rejection))?,
+            Ok(accepted) => output::json_line(&Accepted { accepted })?,
+            Err(CliError::Rejected(rejection)) => output::json_line(&rejected_line(&rejection))?,
             Err(error) => return Err(error),
         }
     }
@@ -243,7 +234,7 @@ async fn diff(context: &Context, opened: &Opened, args: DiffArgs) -> Result<Exit
 }
 
 async fn close(context: &Context, opened: &Opened, args: CloseArgs) -> Result<Exit, CliError> {
-    let reason = input::text("P17", "reason", &args.reason).map_err(Rejection::from)?;
+    let reason = input::text("P17", "reason", &args.reason)?;
     let session = context.session(opened, args.of).await?;
     let plan = opened.door.close_plan(session, args.expected_revision, reason).await?;
     context.out.answer(&plan, || render::plan(&plan))?;

@@ -7,7 +7,7 @@ use clap::Args;
 use domain::{
     AgentName, GoalState, GoalStatus, InputCancelReason, InputId, ModelName, PauseReason, SessionId,
 };
-use domain::{Text, TurnNumber, TurnOutcome};
+use domain::{Seq, Text, TurnNumber, TurnOutcome};
 use runtime::{Engine, EngineError, GoalView, NewGoal, Rest, Scope, SessionView};
 use serde::Serialize;
 
@@ -19,14 +19,16 @@ use crate::signals::{Signals, Wish};
 use crate::workshop::LocalWorkshop;
 use crate::{input, output, render};
 
-/// Arguments of `run`.
-#[derive(Debug, Args)]
-#[command(long_about = "\
+/// What `zuno run --help` says first.
+pub(crate) const HELP: &str = "\
 Sends a prompt to an agent and streams what it does: the model's words on stdout, everything else on stderr.
 
 Without --session it opens a new session. With --goal the session works on until the Goal is finished or held. \
 Ctrl-C interrupts: the turn stops, an active Goal is paused. With --json each line is an event of the log; the last \
-line is {\"outcome\",\"session\",\"turn\",\"goal\",\"exit\"}.")]
+line is {\"outcome\",\"session\",\"turn\",\"goal\",\"exit\"}.";
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// What to do; `-` reads it from stdin
     #[arg(value_name = "PROMPT", required_unless_present = "goal")]
@@ -65,7 +67,7 @@ struct Order {
 
 /// Runs it.
 pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliError> {
-    let config = context.config()?;
+    let config = Config::of_process()?;
     let model = config.model(args.model.as_ref(), &process_environment)?;
     let prompt = match &args.prompt {
         Some(argument) => Some(input::text("I1", "prompt", &input::prompt(argument).await?)?),
@@ -77,10 +79,10 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
     let (opened, view) = open(context, &order).await?;
     let (session, after) = (view.session, view.head);
     if order.session.is_none() && !context.out.is_json() {
-        context.out.remark(&output::dim(&format!("session {session}")));
+        output::remark(&output::dim(&format!("session {session}")));
     }
     let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), false);
-    narrator.follow(session, after);
+    narrator.follow(session, if order.session.is_none() { Seq(0) } else { after });
     let workshop = Arc::new(LocalWorkshop::new(config.clone()));
     let engine = Engine::new(opened.sessions.clone(), model, workshop, observer);
     let has_goal = order.goal.is_some();
@@ -150,12 +152,12 @@ impl Run<'_> {
         let rest = loop {
             tokio::select! {
                 rest = &mut working => break rest,
-                told = self.narrator.tell_next() => self.told(told)?,
+                told = self.narrator.tell_next() => heard(told)?,
                 wish = self.signals.next() => match wish {
                     Wish::Interrupt if self.interrupted => return Ok(None),
                     Wish::Interrupt => {
                         self.interrupted = true;
-                        self.context.out.remark("interrupting; Ctrl-C again leaves at once");
+                        output::remark("interrupting; Ctrl-C again leaves at once");
                         self.opened.door.interrupt(self.session).await?;
                     }
                     Wish::End => {
@@ -166,16 +168,8 @@ impl Run<'_> {
             }
         };
         let told = self.narrator.catch_up().await;
-        self.told(told)?;
+        heard(told)?;
         Ok(Some(rest?))
-    }
-
-    /// A reader that went away does not stop the work.
-    fn told(&self, told: Result<(), CliError>) -> Result<(), CliError> {
-        match told {
-            Err(CliError::OutputClosed) => Ok(()),
-            other => other,
-        }
     }
 
     /// Whether the Goal that is active goes on here (T11).
@@ -189,9 +183,7 @@ impl Run<'_> {
         let goes_on = !self.context.out.is_json() && output::has_person() && self.ask().await?;
         if !goes_on {
             let way = format!("zuno goal run --session {}", self.session);
-            self.context
-                .out
-                .remark(&format!("the Goal of this session is active and waits; go on with\n  {way}"));
+            output::remark(&format!("the Goal of this session is active and waits; go on with\n  {way}"));
         }
         Ok(goes_on)
     }
@@ -200,9 +192,7 @@ impl Run<'_> {
         let view = self.opened.sessions.view(self.session).await?;
         let objective =
             view.goal.map(|goal| render::cut(&goal.objective, render::COLUMNS)).unwrap_or_default();
-        self.context
-            .out
-            .remark(&format!("The Goal of this session is active:\n  {objective}\nGo on with it? [y/N]"));
+        output::remark(&format!("The Goal of this session is active:\n  {objective}\nGo on with it? [y/N]"));
         let answer = tokio::task::spawn_blocking(|| {
             let mut line = String::new();
             std::io::stdin().lock().read_line(&mut line).map(|_| line)
@@ -229,23 +219,30 @@ impl Run<'_> {
             let goal = view.goal;
             let Fate { turn, outcome, .. } = fate;
             let ended = Ended { outcome, session: self.session, turn, goal, exit: exit as u8 };
-            self.told(self.context.out.json_line(&ended))?;
+            heard(output::json_line(&ended))?;
         } else if exit != Exit::Done {
             let now = self.opened.sessions.now();
             let next = match rest {
                 Some(_) => render::next(&view.next, now),
                 None => "left while the turn was stopping; `zuno events` shows how it ended".to_owned(),
             };
-            self.context.out.remark(&next);
+            output::remark(&next);
         }
         Ok(exit)
+    }
+}
+
+/// A reader that went away does not stop the work.
+fn heard(told: Result<(), CliError>) -> Result<(), CliError> {
+    match told {
+        Err(CliError::OutputClosed) => Ok(()),
+        other => other,
     }
 }
 
 /// What the end of an input's turn means.
 fn exit_of_input(row: Option<InputId>, fate: &Fate, view: &SessionView) -> Exit {
     match (&fate.outcome, fate.cancelled) {
-        (Some(TurnOutcome::Completed), _) => Exit::Done,
         (Some(TurnOutcome::Interrupted), _) | (None, Some(InputCancelReason::Interrupted)) => {
             Exit::Interrupted
         }
@@ -256,7 +253,7 @@ fn exit_of_input(row: Option<InputId>, fate: &Fate, view: &SessionView) -> Exit 
         (Some(TurnOutcome::Stopped { .. }), _) => Exit::NotFinished,
         // Its turn was lost with its worker after it had begun, or the row is held.
         (None, None) if row.is_some() || view.queued_inputs > 0 => Exit::NotFinished,
-        (None, None) => Exit::Done,
+        (Some(TurnOutcome::Completed), _) | (None, None) => Exit::Done,
     }
 }
 

@@ -8,7 +8,7 @@ use store::SessionFilter;
 use crate::args::OfSession;
 use crate::context::Context;
 use crate::exit::{CliError, Exit};
-use crate::render;
+use crate::{output, render};
 
 /// Sessions shown unless asked for more: two screens.
 const LISTED: usize = 20;
@@ -112,7 +112,7 @@ async fn list(context: &Context, args: ListArgs) -> Result<Exit, CliError> {
     let found = opened.sessions.list(&filter).await?;
     if found.is_empty() {
         let place = if args.all { "in this store" } else { "of this workspace; --all lists the others" };
-        context.out.remark(&format!("there is no session {place}"));
+        output::remark(&format!("there is no session {place}"));
     }
     let text = render::list(&found, args.all);
     let sessions = found.into_iter().map(listed).collect();

@@ -9,24 +9,26 @@ use runtime::{Charge, Engine, EngineError, SessionView, Worked};
 use serde::Serialize;
 
 use crate::args::OfSession;
-use crate::config::process_environment;
+use crate::config::{Config, process_environment};
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
 use crate::narrator::Narrator;
-use crate::render;
 use crate::signals::{Signals, Wish};
 use crate::verbs::run::{exit_of_goal, is_open};
 use crate::workshop::LocalWorkshop;
+use crate::{output, render};
 
-/// Arguments of `goal run`.
-#[derive(Debug, Args)]
-#[command(long_about = "\
+/// What `zuno goal run --help` says first.
+pub(crate) const HELP: &str = "\
 Works on active Goals without a person: runs the turns that are due and recovers turns whose worker died. Takes the \
 sessions of the workspace, or one, or all.
 
 Waits for more work until Ctrl-C or SIGTERM; both stop the running turn in order and leave the Goal active for the \
 next worker. Waiting costs no model call. With --json each line is an event of the log; the last line is \
-{\"worked\",\"failed\",\"exit\"}.")]
+{\"worked\",\"failed\",\"exit\"}.";
+
+/// Arguments of `goal run`.
+#[derive(Debug, Args)]
 pub(crate) struct WorkArgs {
     /// Only this session [default: every session of the workspace]
     #[arg(long = "session", value_name = "ID", conflicts_with = "all")]
@@ -66,7 +68,7 @@ struct Ended {
 
 /// Runs it.
 pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliError> {
-    let config = context.config()?;
+    let config = Config::of_process()?;
     let model = config.model(args.model.as_ref(), &process_environment)?;
     let mut signals = Signals::listen()?;
     let opened = context.open().await?;
@@ -81,7 +83,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
             Charge::All => "all sessions".to_owned(),
         };
         let until = if args.once { "until nothing is due" } else { "until Ctrl-C; Goals stay active" };
-        context.out.remark(&format!("working on {of} {until}"));
+        output::remark(&format!("working on {of} {until}"));
     }
     let (mut narrator, observer) =
         Narrator::new(context.out, opened.sessions.clone(), args.session.is_none());
@@ -98,7 +100,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
                     if wish.replace(heard).is_some() {
                         return Ok(Exit::Interrupted);
                     }
-                    context.out.remark("stopping in order; once more leaves at once");
+                    output::remark("stopping in order; once more leaves at once");
                     engine.shut_down();
                 }
             }
@@ -113,7 +115,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     if context.out.is_json() {
         let failed = worked.failed.iter().map(|(session, error)| (*session, error.to_string())).collect();
         let worked = worked.sessions.into_iter().collect();
-        context.out.json_line(&Ended { worked, failed, exit: exit as u8 })?;
+        output::json_line(&Ended { worked, failed, exit: exit as u8 })?;
     }
     Ok(exit)
 }
@@ -127,7 +129,7 @@ async fn finish(
 ) -> Result<Exit, CliError> {
     let mut exit = Exit::Done;
     for (session, error) in &worked.failed {
-        context.out.remark(&format!("session {session}: {}", render::lines(&error.to_string())));
+        output::remark(&format!("session {session}: {}", render::lines(&error.to_string())));
         exit = match error {
             EngineError::Command(_) | EngineError::Workspace { .. } => Exit::Environment,
         };
@@ -140,7 +142,7 @@ async fn finish(
         }
         if !context.out.is_json() {
             let next = render::next(&view.next, opened.sessions.now());
-            context.out.remark(&format!("session {session}: {next}"));
+            output::remark(&format!("session {session}: {next}"));
         }
     }
     Ok(exit)

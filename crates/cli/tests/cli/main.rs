@@ -1,0 +1,7 @@
+//! The built `zuno`, run on stores and homes of its own: exit codes, shapes of answers, what is and is not touched.
+
+mod goal;
+mod plan;
+mod run;
+mod surroundings;
+mod world;

@@ -1,0 +1,218 @@
+//! `zuno run`: streaming, outcomes, Goals, interruption, queues.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::goal::THREE_TURNS;
+use crate::world::{Done, World, signal};
+
+const GREETING: &str = r#"
+[[response]]
+text = "I write it down. "
+usage = { input = 900, output = 12 }
+[[response.call]]
+tool = "write_file"
+arguments = { path = "hello.txt", content = "hello\n" }
+[[response.call]]
+tool = "shell"
+arguments = { command = "cat hello.txt; exit 3" }
+[[response.call]]
+tool = "teleport"
+[[response]]
+text = "Done."
+"#;
+
+const SLOW: &str = r#"
+[[response]]
+text = "Slowly."
+[[response.call]]
+tool = "shell"
+arguments = { command = "touch started; exec sleep 60" }
+[exhausted]
+text = "Here I am."
+"#;
+
+fn wait_for(path: &std::path::Path) {
+    while !path.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn words_go_to_stdout_and_activity_to_stderr() {
+    let world = World::with_scenario(GREETING);
+    let done = world.run(&["run", "greet"]).expect(0);
+    assert_eq!(done.stdout, "I write it down. \nDone.\n");
+    let activity: Vec<_> = done.stderr.lines().skip(1).map(str::trim).collect();
+    insta::assert_snapshot!(activity.join("\n"), @r"
+    turn 1 started for input (orchestrator, play)
+    write_file hello.txt: succeeded
+    shell cat hello.txt; exit 3: failed: exit code 3 …
+    teleport: invalid: there is no tool `teleport`; the tools on offer are: read_…
+    turn 1 completed
+    ");
+    assert_eq!(std::fs::read_to_string(world.path("work/hello.txt")).unwrap(), "hello\n");
+}
+
+#[test]
+fn as_json_the_whole_log_comes_line_by_line_and_the_outcome_last() {
+    let world = World::with_scenario(GREETING);
+    let done = world.run(&["run", "greet", "--json"]).expect(0);
+    let mut lines = done.json_lines();
+    let ended = lines.pop().unwrap();
+    assert_eq!(ended["outcome"], json!({ "type": "completed" }));
+    assert_eq!((&ended["turn"], &ended["goal"], &ended["exit"]), (&json!(1), &Value::Null, &json!(0)));
+    let session = ended["session"].as_str().unwrap();
+    let logged = world.run(&["events", "--session", session, "--json"]).expect(0).json_lines();
+    assert_eq!(lines, logged);
+}
+
+#[test]
+fn a_prompt_comes_from_stdin_and_is_not_blank() {
+    let world = World::with_scenario(GREETING);
+    world.run_with(&["run", "-"], b"greet\n").expect(0);
+    let blank = world.run(&["run", "  ", "--json"]).expect(3);
+    assert_eq!(blank.json()["rejected"]["code"], "invalid_input");
+    assert_eq!(world.run(&["session", "list", "--json"]).json()["sessions"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_failed_turn_is_6_and_says_why() {
+    let world =
+        World::with_scenario("[[response]]\nfailure = { kind = \"authentication\", detail = \"no\" }");
+    let done = world.run(&["run", "go"]).expect(6);
+    assert!(done.stderr.contains("authentication"), "{}", done.stderr);
+    let json = world.run(&["run", "go", "--json"]).expect(6).json_lines().pop().unwrap();
+    assert_eq!(json["outcome"]["failure"]["kind"], "authentication");
+}
+
+#[test]
+fn a_session_goes_on_with_its_history_and_another_agent() {
+    let world = World::with_scenario(GREETING.to_owned().as_str());
+    let session = world.session();
+    world.run(&["run", "greet", "--session", &session, "--agent", "build"]).expect(0);
+    assert_eq!(world.run(&["mode", "show", "--json"]).json()["agent"], "build");
+    let missing = world.run(&["run", "go", "--session", "01a23137-31b3-740b-8e33-dfa7a5b4e8ac"]).expect(4);
+    assert!(missing.stderr.contains("there is no session"), "{}", missing.stderr);
+}
+
+#[test]
+fn c4_m6_what_plan_mode_does_not_grant_is_denied_and_the_turn_goes_on() {
+    let world = World::with_scenario(GREETING);
+    let session = world.session();
+    world.run(&["mode", "plan"]).expect(0);
+    let done = world.run(&["run", "greet", "--session", &session]).expect(0);
+    assert!(done.stderr.contains("write_file hello.txt: denied"), "{}", done.stderr);
+    assert!(done.stderr.contains("shell cat hello.txt; exit 3: denied"), "{}", done.stderr);
+    assert!(done.stdout.ends_with("Done.\n"));
+    assert!(!world.path("work/hello.txt").exists());
+}
+
+#[test]
+fn c2_a_tool_that_a_list_leaves_out_is_denied() {
+    let world = World::with_scenario(GREETING);
+    world.write("work/.zuno/zuno.toml", "tools = [\"read_file\", \"shell\"]");
+    let done = world.run(&["run", "greet"]).expect(0);
+    assert!(done.stderr.contains("write_file hello.txt: denied"), "{}", done.stderr);
+    assert!(!done.stderr.contains("shell cat hello.txt; exit 3: denied"), "{}", done.stderr);
+}
+
+#[test]
+fn p21_a_goal_runs_over_three_turns_and_completes_over_an_unfinished_step() {
+    let world = World::with_scenario(THREE_TURNS);
+    let done = world.run(&["run", "--goal", "Greet", "--json"]).expect(0);
+    let lines = done.json_lines();
+    let started: Vec<_> = lines.iter().filter(|line| line["kind"] == "turn_started").collect();
+    let continuations: Vec<_> =
+        started.iter().map(|event| event["payload"]["trigger"]["continuation"].clone()).collect();
+    assert_eq!(continuations, [json!(1), json!(2), json!(3)]);
+    let ended = lines.last().unwrap();
+    assert_eq!(
+        (&ended["goal"]["status"], &ended["goal"]["unfinished_steps"]),
+        (&json!("completed"), &json!(1))
+    );
+}
+
+#[test]
+fn i3_a_prompt_goes_before_the_goal_it_comes_with() {
+    let world = World::with_scenario(THREE_TURNS);
+    let done = world.run(&["run", "first this", "--goal", "Greet", "--json"]).expect(0);
+    let lines = done.json_lines();
+    let triggers: Vec<_> = lines
+        .iter()
+        .filter(|line| line["kind"] == "turn_started")
+        .map(|event| event["payload"]["trigger"]["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(triggers, ["input", "goal", "goal"]);
+}
+
+#[test]
+fn a_goal_that_is_held_is_7() {
+    let world = World::with_scenario("[[response]]\nfailure = { kind = \"quota_exhausted\" }");
+    let done = world.run(&["run", "--goal", "Greet"]).expect(7);
+    assert!(done.stderr.contains("paused: quota"), "{}", done.stderr);
+}
+
+#[test]
+fn t11_a_prompt_to_a_session_with_a_goal_leaves_the_goal_to_the_person() {
+    let world = World::with_scenario(THREE_TURNS);
+    let session = world.session();
+    world.run(&["goal", "set", "Greet"]).expect(0);
+    let done = world.run(&["run", "first this", "--session", &session]).expect(0);
+    assert!(done.stderr.contains(&format!("zuno goal run --session {session}")), "{}", done.stderr);
+    let goal = || world.run(&["goal", "show", "--json"]).json();
+    assert_eq!((&goal()["status"], &goal()["continuations"]), (&json!("active"), &json!(0)));
+}
+
+#[test]
+fn t11_the_goal_goes_on_after_a_prompt_if_the_person_configured_that() {
+    let world = World::with_scenario(THREE_TURNS);
+    let config = std::fs::read_to_string(world.path("home/.config/zuno/zuno.toml")).unwrap();
+    world.configure(&format!("{config}[goal]\non_open = \"continue\"\n"));
+    let session = world.session();
+    world.run(&["goal", "set", "Greet"]).expect(0);
+    let done = world.run(&["run", "first this", "--session", &session, "--json"]).expect(0);
+    let ended = done.json_lines().pop().unwrap();
+    assert_eq!((&ended["goal"]["status"], &ended["goal"]["continuations"]), (&json!("completed"), &json!(2)));
+}
+
+#[test]
+fn g11_ctrl_c_interrupts_durably_and_ends_with_130() {
+    let world = World::with_scenario(SLOW);
+    let child = world.command(&["run", "go", "--goal", "Reach it", "--json"]).spawn().unwrap();
+    wait_for(&world.path("work/started"));
+    signal(&child, "INT");
+    let done = Done::of(child.wait_with_output().unwrap()).expect(130);
+    let ended = done.json_lines().pop().unwrap();
+    assert_eq!(ended["outcome"], json!({ "type": "interrupted" }));
+    let goal = &ended["goal"];
+    assert_eq!((&goal["status"], &goal["reason"]), (&json!("paused"), &json!("interrupted")));
+}
+
+#[test]
+fn g11_an_interrupt_from_another_terminal_ends_the_run() {
+    let world = World::with_scenario(SLOW);
+    let session = world.session();
+    let child = world.command(&["run", "go", "--session", &session]).spawn().unwrap();
+    wait_for(&world.path("work/started"));
+    let interrupted = world.run(&["interrupt"]).expect(0);
+    assert_eq!(interrupted.stdout, "turn 1 was asked to stop\n");
+    let done = Done::of(child.wait_with_output().unwrap()).expect(130);
+    assert!(done.stderr.contains("turn 1 was interrupted"), "{}", done.stderr);
+}
+
+#[test]
+fn i1_a_prompt_to_a_busy_session_is_queued_and_followed() {
+    let world = World::with_scenario(&SLOW.replace("sleep 60", "sleep 1"));
+    let session = world.session();
+    let first = world.command(&["run", "go", "--session", &session]).spawn().unwrap();
+    wait_for(&world.path("work/started"));
+    let second = world.run(&["run", "and then", "--session", &session]).expect(0);
+    assert!(second.stderr.contains("another worker runs a turn of this session"), "{}", second.stderr);
+    assert!(second.stderr.contains("turn 2"), "{}", second.stderr);
+    assert!(second.stdout.ends_with("Here I am.\n"), "{}", second.stdout);
+    Done::of(first.wait_with_output().unwrap()).expect(0);
+    let consumed = world.kinds(&session).iter().filter(|kind| *kind == "input_consumed").count();
+    assert_eq!(consumed, 2);
+}

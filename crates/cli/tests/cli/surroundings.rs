@@ -1,0 +1,234 @@
+//! What is touched and when, who may act, configuration, and the wrong command line.
+
+use crate::world::World;
+
+const SOME_SESSION: &str = "01a23137-31b3-740b-8e33-dfa7a5b4e8ac";
+
+#[test]
+fn version_and_help_touch_nothing() {
+    let world = World::new();
+    let before = world.files();
+    let version = world.run(&["--version"]).expect(0);
+    assert_eq!(version.stdout, format!("zuno {}\n", env!("CARGO_PKG_VERSION")));
+    world.run(&["--help"]).expect(0);
+    world.run(&["goal", "set", "--help"]).expect(0);
+    assert_eq!(world.files(), before);
+}
+
+#[test]
+fn a_wrong_command_line_is_2() {
+    let world = World::new();
+    for line in [
+        &["frobnicate"][..],
+        &[],
+        &["plan", "show", "--session", "nonsense"],
+        &["run"],
+        &["goal", "set", "Reach it", "--tokens", "0"],
+        &["goal", "set", "Reach it", "--turns", "-1"],
+        &["plan", "diff", "one"],
+        &["--store", "postgres://somewhere/db", "session", "list"],
+        &["--workspace", "nowhere", "session", "new"],
+        &["plan", "update", "--stream", "file.json"],
+    ] {
+        world.run(line).expect(2);
+    }
+    assert!(!world.path("home").exists());
+}
+
+#[test]
+fn what_needs_a_store_says_that_there_is_none_and_makes_none() {
+    let world = World::with_scenario("[exhausted]\ntext = \"done\"");
+    let before = world.files();
+    for line in [
+        &["session", "list"][..],
+        &["session", "show"],
+        &["plan", "show"],
+        &["plan", "history"],
+        &["plan", "diff"],
+        &["plan", "update"],
+        &["plan", "close", "--reason", "over"],
+        &["mode", "show"],
+        &["mode", "plan"],
+        &["goal", "show"],
+        &["goal", "set", "Reach it"],
+        &["goal", "run", "--once"],
+        &["events"],
+        &["interrupt"],
+        &["run", "--session", SOME_SESSION, "go on"],
+    ] {
+        let done = world.run(line).expect(4);
+        assert!(done.stderr.contains("there is no store at"), "{line:?}: {}", done.stderr);
+        assert_eq!(done.stdout, "");
+    }
+    let doctor = world.run(&["doctor"]).expect(0);
+    assert!(doctor.stdout.contains("none yet"), "{}", doctor.stdout);
+    assert_eq!(world.files(), before);
+    let json = world.run(&["plan", "show", "--json"]).expect(4).json();
+    assert_eq!(json["error"]["code"], "not_found");
+}
+
+#[test]
+fn the_store_is_where_it_was_asked_for_and_otherwise_in_the_data_folder() {
+    let world = World::new();
+    let place = world.path("else/where/zuno.db");
+    let url = format!("sqlite://{}", place.display());
+    world.run(&["session", "new", "--store", &url]).expect(0);
+    assert!(place.exists());
+    let listed = world.command(&["session", "list", "--json"]).env("ZUNO_STORE", &place).output().unwrap();
+    assert!(listed.status.success());
+    assert!(!world.path("home").exists());
+    world.session();
+    assert!(world.path("home/.local/share/zuno/zuno.db").exists());
+    world.command(&["session", "new"]).env("XDG_DATA_HOME", world.path("data")).output().unwrap();
+    assert!(world.path("data/zuno/zuno.db").exists());
+}
+
+#[test]
+fn the_workspace_is_the_root_of_the_git_repository() {
+    let world = World::new();
+    let session = world.session();
+    let shown = world.run(&["session", "show", "--json"]).expect(0).json();
+    assert_eq!(shown["workspace"], world.workspace().display().to_string());
+    // From a folder below, the same sessions are in reach.
+    let below = world.command(&["mode", "show"]).current_dir(world.path("work/sub")).output().unwrap();
+    assert!(below.status.success());
+    assert!(String::from_utf8(below.stderr).unwrap().contains(&session));
+    // Another workspace has none yet, and says so.
+    let other = world.path("other");
+    std::fs::create_dir(&other).unwrap();
+    let none = world.run(&["mode", "show", "--workspace", other.to_str().unwrap()]).expect(4);
+    assert!(none.stderr.contains("there is no session of"), "{}", none.stderr);
+    // Naming the session works from anywhere.
+    world.run(&["mode", "show", "--session", &session, "--workspace", other.to_str().unwrap()]).expect(0);
+    world.run(&["mode", "show", "--session", SOME_SESSION]).expect(4);
+}
+
+#[test]
+fn what_an_agent_started_may_look_and_not_act() {
+    let world = World::with_scenario("[exhausted]\ntext = \"done\"");
+    let session = world.session();
+    world.run(&["goal", "set", "Reach it"]).expect(0);
+    let before = world.kinds(&session);
+    let as_agent = |line: &[&str]| {
+        crate::world::Done::of(world.command(line).env("ZUNO_ACTOR", "agent").output().unwrap())
+    };
+    for line in [
+        &["session", "new"][..],
+        &["run", "go on"],
+        &["plan", "update"],
+        &["plan", "close", "--reason", "over"],
+        &["mode", "plan"],
+        &["mode", "work"],
+        &["goal", "set", "--replace", "Another"],
+        &["goal", "pause"],
+        &["goal", "resume"],
+        &["goal", "cancel"],
+        &["goal", "complete"],
+        &["goal", "run", "--once"],
+        &["interrupt"],
+    ] {
+        let line: Vec<_> = line.iter().copied().chain(["--json"]).collect();
+        let done = as_agent(&line).expect(3);
+        assert_eq!(done.json()["rejected"]["code"], "denied", "{line:?}");
+    }
+    for line in [
+        &["session", "list"][..],
+        &["session", "show"],
+        &["mode", "show"],
+        &["goal", "show"],
+        &["events"],
+        &["doctor"],
+    ] {
+        as_agent(line).expect(0);
+    }
+    as_agent(&["plan", "show"]).expect(4);
+    assert_eq!(world.kinds(&session), before);
+}
+
+#[test]
+fn without_a_model_the_error_prints_what_to_paste() {
+    let world = World::new();
+    let done = world.run(&["run", "do it"]).expect(5);
+    assert!(done.stderr.contains("[models.main]") && done.stderr.contains(".config/zuno/zuno.toml"));
+    assert!(!world.path("home").exists());
+}
+
+#[test]
+fn a_broken_configuration_is_5_and_says_where() {
+    let world = World::new();
+    world.configure("default_model = \"a\"\n[budgets]\ntokens = 0\n");
+    let done = world.run(&["session", "new"]).expect(5);
+    assert!(done.stderr.contains("zuno.toml:3: `budgets.tokens`"), "{}", done.stderr);
+    world.run(&["doctor"]).expect(5);
+    world.configure("");
+    world.write("work/.zuno/zuno.toml", "default_agent = \"build\"\n[models.a]\nprotocol = \"ollama\"\n");
+    let done = world.run(&["session", "new"]).expect(5);
+    assert!(done.stderr.contains("zuno.toml:2: `models` is not allowed here"), "{}", done.stderr);
+    // What does not depend on the configuration does not fall with it.
+    world.run(&["session", "new", "--agent", "deep"]).expect(0);
+    world.run(&["session", "show"]).expect(0);
+}
+
+#[test]
+fn a_project_picks_the_agent_and_lowers_the_budget() {
+    let world = World::new();
+    world.configure("default_agent = \"deep\"\n[budgets]\ntokens = 5000\nturns = 50\n");
+    world.write("work/.zuno/zuno.toml", "default_agent = \"build\"\n[budgets]\ntokens = 9000\nturns = 7\n");
+    world.session();
+    assert_eq!(world.run(&["mode", "show", "--json"]).json()["agent"], "build");
+    let goal = world.run(&["goal", "set", "Reach it", "--json"]).expect(0).json();
+    assert_eq!(goal["budgets"], serde_json::json!({ "tokens": 5000, "turns": 7 }));
+}
+
+#[test]
+fn an_agent_that_cannot_be_selected_is_refused() {
+    let world = World::new();
+    for agent in ["plan", "nobody"] {
+        let done = world.run(&["session", "new", "--agent", agent, "--json"]).expect(3);
+        assert_eq!(done.json()["rejected"]["code"], "no_such_agent");
+    }
+}
+
+#[test]
+fn doctor_finds_nothing_in_a_sound_store_and_leaves_other_files_alone() {
+    let world = World::new();
+    world.session();
+    let sound = world.run(&["doctor", "--json"]).expect(0).json();
+    assert_eq!(sound["findings"], serde_json::json!([]));
+    let other = world.path("notes.txt");
+    std::fs::write(&other, "these are notes").unwrap();
+    let done = world.run(&["doctor", "--json", "--store", other.to_str().unwrap()]).expect(5);
+    assert!(done.json()["findings"][0].as_str().unwrap().contains("notes.txt"));
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "these are notes");
+}
+
+#[test]
+fn e6_a_cursor_ahead_of_the_log_is_an_error_and_one_within_gives_what_follows() {
+    let world = World::new();
+    let session = world.session();
+    world.run(&["mode", "plan"]).expect(0);
+    world.run(&["mode", "work"]).expect(0);
+    let after = |cursor: &str| world.run(&["events", "--session", &session, "--json", "--after", cursor]);
+    let seqs = |cursor: &str| -> Vec<u64> {
+        after(cursor).expect(0).json_lines().iter().map(|event| event["seq"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(seqs("0"), [1, 2, 3]);
+    assert_eq!(seqs("2"), [3]);
+    assert_eq!(seqs("3"), [0; 0]);
+    let done = after("4").expect(4);
+    assert_eq!(done.json()["error"]["code"], "cursor_ahead");
+    assert!(done.stderr.contains("ahead"), "{}", done.stderr);
+    assert_eq!(world.run(&["events", "--limit", "2", "--json"]).json_lines().len(), 2);
+    let timeline = world.run(&["events"]).expect(0).stdout;
+    assert!(timeline.contains("mode changed to plan"), "{timeline}");
+    assert!(timeline.lines().all(|line| line.chars().count() <= 80), "{timeline}");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_fault() {
+    let world = World::new();
+    world.session();
+    let mut child = world.command(&["events"]).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,140 @@
+//! A home, a git workspace and a store that belong to one test.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) struct World {
+    folder: TempDir,
+}
+
+/// How a run of the program ended.
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("work/.git")).unwrap();
+        fs::create_dir_all(folder.path().join("work/sub")).unwrap();
+        Self { folder }
+    }
+
+    /// A world with one model, `play`, that plays a scenario.
+    pub(crate) fn with_scenario(scenario: &str) -> Self {
+        let world = Self::new();
+        world.write("scenario.toml", scenario);
+        world.configure("[models.play]\nprotocol = \"scripted\"\nscenario = \"../../../scenario.toml\"\n");
+        world
+    }
+
+    pub(crate) fn path(&self, beneath: &str) -> PathBuf {
+        self.folder.path().join(beneath)
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.path("work").canonicalize().unwrap()
+    }
+
+    pub(crate) fn write(&self, beneath: &str, text: &str) {
+        let path = self.path(beneath);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn configure(&self, text: &str) {
+        self.write("home/.config/zuno/zuno.toml", text);
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zuno"));
+        // Nothing of whoever runs the tests reaches the program, above all no key.
+        command.env_clear().env("HOME", self.path("home")).env("TZ", "UTC");
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin")));
+        command.current_dir(self.path("work")).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(self.command(arguments).output().unwrap())
+    }
+
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Done {
+        let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        let writer = std::thread::spawn(move || stdin.write_all(&input));
+        let done = Done::of(child.wait_with_output().unwrap());
+        // A program that refuses early need not read all of it.
+        let _ = writer.join().unwrap();
+        done
+    }
+
+    /// A new session; its id.
+    pub(crate) fn session(&self) -> String {
+        let done = self.run(&["session", "new", "--json"]).expect(0);
+        done.json()["session"].as_str().unwrap().to_owned()
+    }
+
+    /// The kinds of a session's events.
+    pub(crate) fn kinds(&self, session: &str) -> Vec<String> {
+        let done = self.run(&["events", "--session", session, "--json"]).expect(0);
+        done.json_lines().iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Everything that exists beneath the test's folder.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        walk(self.folder.path(), self.folder.path(), &mut found);
+        found.sort();
+        found
+    }
+}
+
+fn walk(root: &Path, folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        found.push(path.strip_prefix(root).unwrap().display().to_string());
+        if path.is_dir() {
+            walk(root, &path, found);
+        }
+    }
+}
+
+impl Done {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// Sends a signal by name, such as `INT`, to a program that a test started.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(child.id().to_string()).status().unwrap();
+    assert!(sent.success());
+}
