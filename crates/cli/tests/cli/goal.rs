@@ -176,7 +176,7 @@ fn one_broken_workspace_does_not_keep_a_worker_from_the_others() {
     world.session();
     world.run(&["goal", "set", "Greet"]).expect(0);
     let ran = world.run(&["goal", "run", "--once", "--all", "--json"]).expect(5);
-    let last = ran.json_lines().pop().unwrap();
-    assert!(last["failed"][lost.trim()].as_str().unwrap().contains("gone"), "{last}");
+    let ended = ran.json_lines().pop().unwrap();
+    assert!(ended["failed"][lost.trim()].as_str().unwrap().contains("gone"), "{ended}");
     assert_eq!(world.run(&["goal", "show", "--json"]).json()["status"], "completed");
 }

@@ -255,11 +255,11 @@ fn m7_the_mode_is_shown_with_its_agents_and_every_change_is_an_event() {
     assert_eq!(shown()["mode"], "plan");
     world.run(&["mode", "work"]).expect(0);
     assert_eq!(shown()["mode"], "work");
-    let changes = world.run(&["events", "--json"]).json_lines();
-    let changed: Vec<_> = changes.iter().filter(|event| event["kind"] == "mode_changed").collect();
-    assert_eq!(changed.len(), 2);
-    assert!(changed.iter().all(|event| event["actor"] == json!({ "type": "user", "client": "cli" })));
-    assert!(changed.iter().all(|event| event["session"] == session.as_str()));
+    let events = world.run(&["events", "--json"]).json_lines();
+    let modes: Vec<_> = events.iter().filter(|event| event["kind"] == "mode_changed").collect();
+    assert_eq!(modes.len(), 2);
+    assert!(modes.iter().all(|event| event["actor"] == json!({ "type": "user", "client": "cli" })));
+    assert!(modes.iter().all(|event| event["session"] == session.as_str()));
 }
 
 #[test]

@@ -146,6 +146,39 @@ fn what_an_agent_started_may_look_and_not_act() {
 }
 
 #[test]
+fn a3_only_a_prompt_and_the_worker_start_turns() {
+    let world = World::with_scenario("[exhausted]\ntext = \"done\"");
+    let session = world.session();
+    let plan = r#"{"title": "Go", "steps": [{"id": "a", "title": "A", "status": "in_progress"}]}"#;
+    world.run_with(&["plan", "update"], plan.as_bytes()).expect(0);
+    world.run(&["goal", "set", "Reach it"]).expect(0);
+    for line in [
+        &["session", "show"][..],
+        &["session", "list"],
+        &["plan", "show"],
+        &["plan", "history"],
+        &["mode", "show"],
+        &["mode", "plan"],
+        &["mode", "work"],
+        &["goal", "show"],
+        &["goal", "pause"],
+        &["goal", "resume"],
+        &["events"],
+        &["doctor"],
+    ] {
+        world.run(line).expect(0);
+    }
+    let turns = || world.kinds(&session).iter().filter(|kind| *kind == "turn_started").count();
+    assert_eq!(turns(), 0);
+    // An unfinished plan without an active Goal gives the worker nothing to do.
+    world.run(&["goal", "pause"]).expect(0);
+    world.run(&["goal", "run", "--once"]).expect(0);
+    assert_eq!(turns(), 0);
+    world.run(&["run", "go", "--session", &session]).expect(0);
+    assert_eq!(turns(), 1);
+}
+
+#[test]
 fn without_a_model_the_error_prints_what_to_paste() {
     let world = World::new();
     let done = world.run(&["run", "do it"]).expect(5);
