@@ -110,8 +110,7 @@ fn continuations(events: &[Event]) -> Check {
         })
         .collect();
     let held = numbers.len() > 1 && numbers.iter().copied().eq(1..=numbers.len() as u64);
-    let shown: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-    Check { claim: "one turn for each continuation of the Goal", held, found: shown.join(", ") }
+    Check { claim: "one turn for each continuation of the Goal", held, found: listed(&numbers) }
 }
 
 fn crash(events: &[Event], killed: TurnNumber) -> Check {
@@ -122,12 +121,10 @@ fn crash(events: &[Event], killed: TurnNumber) -> Check {
             _ => None,
         })
         .collect();
-    let shown: Vec<_> = lost.iter().map(ToString::to_string).collect();
-    let shown = if shown.is_empty() { "none".to_owned() } else { shown.join(", ") };
     Check {
         claim: "only the killed turn is lost",
         held: lost == [killed],
-        found: format!("killed {killed}, lost {shown}"),
+        found: format!("killed {killed}, lost {}", listed(&lost)),
     }
 }
 
@@ -153,7 +150,7 @@ fn plan_mode(entries: &[Entry], seen: &Seen) -> Check {
     Check {
         claim: "Plan mode cannot write",
         held: !denied.is_empty() && escaped.is_empty() && before == after,
-        found: format!("{} denied; {PROGRAM} {file}", denied.join(", ")),
+        found: format!("{} denied; {PROGRAM} {file}", listed(&denied)),
     }
 }
 
@@ -164,10 +161,68 @@ fn idle_plan(events: &[Event], view: &SessionView) -> Check {
     let turns = after.filter(|event| matches!(event.body, EventBody::TurnStarted { .. })).count();
     let plan = view.plan.as_ref();
     let is_unfinished = plan.is_some_and(|plan| plan.completed < plan.total);
-    let progress = plan.map_or("no plan".to_owned(), |plan| format!("{}/{}", plan.completed, plan.total));
+    let progress = plan
+        .map_or("there is none".to_owned(), |plan| format!("it stands at {}/{}", plan.completed, plan.total));
+    let followed = if turns == 0 { "nothing was due".to_owned() } else { format!("{turns} turns followed") };
     Check {
         claim: "an unfinished plan starts no turn",
         held: work.is_some() && is_unfinished && turns == 0,
-        found: format!("it stands at {progress}, and nothing was due"),
+        found: format!("{progress}, and {followed}"),
+    }
+}
+
+fn listed<T: ToString>(items: &[T]) -> String {
+    if items.is_empty() {
+        return "none".to_owned();
+    }
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Seq;
+    use policy::{IdleReason, NextAction};
+
+    use super::*;
+
+    fn view() -> SessionView {
+        SessionView {
+            session: domain::SessionId::from_u128(1),
+            title: None,
+            workspace: String::new(),
+            mode: Mode::Work,
+            agent: None,
+            work_agent: None,
+            head: Seq(1),
+            plan: None,
+            goal: None,
+            queued_inputs: 0,
+            running: None,
+            last_turn: None,
+            next: NextAction::Idle { why: IdleReason::NothingToDo },
+            wake_at: None,
+        }
+    }
+
+    #[test]
+    fn nothing_holds_unless_it_is_found() {
+        let file = (store::digest(b"before"), store::digest(b"after"));
+        let tests = (true, "3 of 3 passed".to_owned());
+        let faults = vec!["zuno mode plan: exit status: 3".to_owned()];
+        let seen = Seen { view: view(), killed: TurnNumber(2), tests, file, faults };
+        let lines: Vec<_> = checks(&[], &[], &seen)
+            .iter()
+            .map(|check| format!("{} {}: {}", check.held, check.claim, check.found))
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        false tests fail, then pass: they did not run; 3 of 3 passed
+        false the plan is complete: no plan
+        false the Goal ends within its budget: no Goal
+        false one turn for each continuation of the Goal: none
+        false only the killed turn is lost: killed 2, lost none
+        false Plan mode cannot write: none denied; session.sh changed
+        false an unfinished plan starts no turn: there is none, and nothing was due
+        false every command succeeds: zuno mode plan: exit status: 3
+        ");
     }
 }

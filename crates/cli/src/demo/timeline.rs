@@ -231,3 +231,54 @@ fn first_sentence(text: &str) -> String {
     let text = text.split_once(": ").map_or(text, |(_, rest)| rest);
     text.split(". ").next().unwrap_or(text).to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(seq: u64, worker: &str, body: EventBody) -> Event {
+        let actor = Actor::Runtime { worker: worker.parse().unwrap() };
+        Event { seq: Seq(seq), at: Timestamp(seq.cast_signed()), actor, body, command_key: None }
+    }
+
+    fn lost_while_asking() -> Vec<Event> {
+        let (turn, agent, model) = (TurnNumber(1), "build".parse().unwrap(), "m".parse().unwrap());
+        let trigger = TurnTrigger::Input { rows: Vec::new() };
+        let lane = domain::LaneId::main();
+        let asked =
+            EventBody::ModelRequested { turn, request: 1, attempt: 1, estimated_input: 10, charged_to: None };
+        vec![
+            event(1, "w-1", EventBody::TurnStarted { turn, lane, agent, model, trigger, goal: None }),
+            event(2, "w-1", asked),
+            event(3, "w-2", EventBody::TurnLost { turn }),
+        ]
+    }
+
+    #[test]
+    fn a_kill_stands_where_the_log_stops_and_only_if_there_was_one() {
+        let told = |killed| -> Vec<_> {
+            let entries = timeline(&lost_while_asking(), killed);
+            entries.into_iter().skip(1).map(|entry| (entry.seq.0, entry.by, entry.what)).collect()
+        };
+        let (turn, worker) = (TurnNumber(1), "w-1".parse().ok());
+        let recovered = (3, "zuno", What::Recovered { turn, worker: "w-2".parse().ok(), by_another: true });
+        assert_eq!(told(None), std::slice::from_ref(&recovered));
+        assert_eq!(told(Some(TurnNumber(2))), std::slice::from_ref(&recovered));
+        assert_eq!(
+            told(Some(turn)),
+            [(2, "demo", What::Killed { turn, request: Some(1), worker }), recovered]
+        );
+    }
+
+    #[test]
+    fn an_output_is_told_by_its_ends() {
+        assert_eq!(ends("exit code 1\nok   a\n1 of 3 passed\n", false), "exit code 1, 1 of 3 passed");
+        assert_eq!(ends("exit code 0\nok   a\n3 of 3 passed", true), "3 of 3 passed");
+        assert_eq!(ends("exit code 0", true), "exit code 0");
+        assert_eq!(ends("", true), "");
+        assert_eq!(
+            first_sentence("denied: `shell` needs x, which is not so. Go on."),
+            "`shell` needs x, which is not so"
+        );
+    }
+}
