@@ -187,6 +187,9 @@ pub(crate) trait Engine: Send + Sync {
     /// A number that is another one after any commit that this store did not make.
     async fn change_mark(&self) -> Result<i64, StoreError>;
 
+    /// The name and version of the database, for people.
+    async fn version(&self) -> Result<String, StoreError>;
+
     /// What the database itself says is wrong with it.
     async fn self_check(&self) -> Result<Vec<String>, StoreError>;
 

@@ -90,6 +90,13 @@ impl Engine for Sqlite {
         mark
     }
 
+    async fn version(&self) -> Result<String, StoreError> {
+        let mut connection = self.readers.acquire().await.map_err(fault)?;
+        let version: String =
+            sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut *connection).await.map_err(fault)?;
+        Ok(format!("SQLite {version}"))
+    }
+
     async fn self_check(&self) -> Result<Vec<String>, StoreError> {
         let mut connection = self.readers.acquire().await.map_err(fault)?;
         let mut found: Vec<String> =

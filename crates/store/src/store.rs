@@ -219,6 +219,11 @@ impl Store {
         read::blob(&mut *reader, digest).await
     }
 
+    /// The name and version of the database, for people.
+    pub async fn engine_version(&self) -> Result<String, StoreError> {
+        self.inner.engine.version().await
+    }
+
     /// Compares everything with the log, and the log with itself: gaps, payloads that do not decode, states that
     /// are not the fold, indexes, leases, wake-ups, blobs. `progress` is called after each session.
     pub async fn check(

@@ -12,6 +12,9 @@ use crate::exit::CliError;
 use crate::output::{self, Output, dim, write_data};
 use crate::render;
 
+/// Tools whose success shows as a line about the plan or the Goal.
+const TOLD_BY_THEIR_EVENT: [&str; 3] = ["plan_update", "plan_close", "goal_update"];
+
 /// What became of an input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fate {
@@ -123,6 +126,11 @@ impl Voice {
             EventBody::ModelFailed { .. } => {
                 self.end_line()?;
                 say(&render::describe_event(event));
+                Ok(())
+            }
+            EventBody::CallFinished { tool, outcome: CallOutcome::Succeeded, .. }
+                if TOLD_BY_THEIR_EVENT.contains(&tool.as_str()) =>
+            {
                 Ok(())
             }
             EventBody::CallFinished { call, tool, outcome, result, .. } => {

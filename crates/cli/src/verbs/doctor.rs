@@ -143,6 +143,10 @@ async fn check_store(context: &Context, report: &mut Report) -> Result<(), CliEr
         }
         Err(error) => return Err(error),
     };
+    match opened.store.engine_version().await {
+        Ok(version) => report.store.push(version),
+        Err(error) => report.findings.push(error.to_string()),
+    }
     match deep_check(context, &opened).await {
         Ok((last, found)) => {
             let checked = format!(
