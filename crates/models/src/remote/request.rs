@@ -12,6 +12,9 @@ use serde_json::{Map, Value, json};
 /// The key under which arguments that are no JSON object are shown to the model: every protocol demands an object.
 const MALFORMED: &str = "malformed_arguments";
 
+/// Characters of a tool's name that every provider takes.
+const NAME_CHARS: usize = 64;
+
 pub(super) fn chat_request(request: &ModelRequest) -> ChatRequest {
     let mut chat = ChatRequest::new(history(&request.history));
     if !request.system.is_empty() {
@@ -40,7 +43,7 @@ fn history(messages: &[Message]) -> Vec<ChatMessage> {
     let mut results: Vec<ToolResponse> = Vec::new();
     for message in messages {
         if let Message::ToolResult { call_id, tool, text } = message {
-            results.push(ToolResponse::new(call_id, text).with_fn_name(tool));
+            results.push(ToolResponse::new(call_id, text).with_fn_name(readable_name(tool)));
             continue;
         }
         if !results.is_empty() {
@@ -66,12 +69,20 @@ fn assistant(text: &str, calls: &[HistoryCall]) -> ChatMessage {
     parts.extend(calls.iter().map(|call| {
         ContentPart::ToolCall(ToolCall {
             call_id: call.id.clone(),
-            fn_name: call.tool.clone(),
+            fn_name: readable_name(&call.tool),
             fn_arguments: arguments(&call.arguments),
             thought_signatures: None,
         })
     }));
     ChatMessage::assistant(MessageContent::from_parts(parts))
+}
+
+/// A tool's name as providers read it back. Models also call tools that do not exist, by names such as
+/// `functions.shell`, and a provider that is sent one in a history refuses that request and every later one.
+fn readable_name(tool: &str) -> String {
+    let readable = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    let name: String = tool.chars().take(NAME_CHARS).map(readable).collect();
+    if name.is_empty() { "_".to_owned() } else { name }
 }
 
 fn arguments(text: &str) -> Value {
