@@ -43,31 +43,31 @@ async fn arguments_that_are_no_json_object_are_answered_and_the_turn_goes_on() {
         .iter()
         .zip(&results)
         .map(|((tool, arguments), (outcome, text))| {
-            format!("{tool} {arguments}\n  {}: {text}", outcome.name())
+            format!("{tool}({arguments})\n  {}: {text}", outcome.name())
         })
         .collect();
     insta::assert_snapshot!(told.join("\n"), @r#"
-    read_file {"path": "a
+    read_file({"path": "a)
       invalid: the arguments are not valid JSON (EOF while parsing a string at line 1 column 11); send one JSON object
-    read_file path=a
+    read_file(path=a)
       invalid: the arguments are not valid JSON (expected value at line 1 column 1); send one JSON object
-    read_file ["a"]
+    read_file(["a"])
       invalid: the arguments must be one JSON object
-    read_file "a"
+    read_file("a")
       invalid: the arguments must be one JSON object
-    read_file null
+    read_file(null)
       invalid: the arguments must be one JSON object
-    read_file 
+    read_file()
       invalid: invalid arguments: `path` is missing: no arguments were sent. read_file expects {"path": string, "limit"?: integer, "offset"?: integer}; ? marks optional keys
-    list_dir   
+    list_dir(  )
       succeeded: [the directory is empty]
-    plan_update {"title": "x", "steps": [
+    plan_update({"title": "x", "steps": [)
       invalid: the arguments are not valid JSON (EOF while parsing a list at line 1 column 25); send one JSON object
-    plan_update {}
+    plan_update({})
       refused: plan_update refused, nothing changed. invalid_input: `title` is missing; invalid_input: `steps` is missing; send the list of all steps. There is no current plan: send all steps without "expected_revision".
-    plan_close {}
+    plan_close({})
       refused: plan_close refused, nothing changed. invalid_input: `expected_revision` is missing; send the plan's current revision
-    goal_update {"status": "done"}
+    goal_update({"status": "done"})
       refused: goal_update refused, nothing changed. invalid_input: `status` must be "completed", the only status an agent can set
     "#);
 }

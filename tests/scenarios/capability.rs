@@ -24,7 +24,7 @@ struct Claims {
 }
 
 impl Claims {
-    fn new(name: &'static str, requires: &[Capability]) -> Arc<dyn Tool> {
+    fn tool(name: &'static str, requires: &[Capability]) -> Arc<dyn Tool> {
         let input_schema = json!({ "type": "object", "additionalProperties": false });
         let requires = CapabilitySet::of(requires);
         Arc::new(Self { spec: ToolSpec { name, description: "Does something.", input_schema, requires } })
@@ -72,12 +72,12 @@ async fn offered(world: &World, agent: &str, mode: Mode, shop: Shop) -> Vec<&'st
 fn of_every_capability() -> Shop {
     use Capability as C;
     let more = vec![
-        Claims::new("needs_network", &[C::Network]),
-        Claims::new("needs_ask_human", &[C::AskHuman]),
-        Claims::new("needs_load_skill", &[C::LoadSkill]),
-        Claims::new("needs_update_work_items", &[C::UpdateWorkItems]),
-        Claims::new("needs_delegate", &[C::Delegate]),
-        Claims::new("needs_read_and_write", &[C::ReadWorkspace, C::WriteWorkspace]),
+        Claims::tool("needs_network", &[C::Network]),
+        Claims::tool("needs_ask_human", &[C::AskHuman]),
+        Claims::tool("needs_load_skill", &[C::LoadSkill]),
+        Claims::tool("needs_update_work_items", &[C::UpdateWorkItems]),
+        Claims::tool("needs_delegate", &[C::Delegate]),
+        Claims::tool("needs_read_and_write", &[C::ReadWorkspace, C::WriteWorkspace]),
     ];
     Shop { more, ..Shop::default() }
 }
@@ -190,10 +190,10 @@ async fn c4_in_plan_mode_a_tool_that_is_not_on_the_list_is_denied_whoever_brough
     let session = world.session().await;
     world.user.enter_plan(session).await.unwrap();
     let more = vec![
-        Claims::new("mcp_read_only_they_say", &[Capability::Network]),
-        Claims::new("mcp_writer", &[Capability::ReadWorkspace, Capability::WriteWorkspace]),
+        Claims::tool("mcp_read_only_they_say", &[Capability::Network]),
+        Claims::tool("mcp_writer", &[Capability::ReadWorkspace, Capability::WriteWorkspace]),
         // One that claims to need nothing is not taken at its word either.
-        Claims::new("needs_nothing", &[]),
+        Claims::tool("needs_nothing", &[]),
     ];
     let tries =
         [("mcp_read_only_they_say", json!({})), ("mcp_writer", json!({})), ("needs_nothing", json!({}))];

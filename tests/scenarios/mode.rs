@@ -115,7 +115,7 @@ async fn m5_nothing_makes_a_goal_active_in_plan_mode() {
     world.user.enter_plan(session).await.unwrap();
     world.goal(session, "reach it").await;
     let held = Step::Idle { why: IdleReason::GoalPaused { pause: PauseReason::PlanMode } };
-    assert_eq!(world.run(session, fine()).await, [held.clone()]);
+    assert_eq!(world.run(session, fine()).await.as_slice(), std::slice::from_ref(&held));
     world.user.pause_goal(session).await.unwrap();
     world.user.resume_goal(session).await.unwrap();
     assert_eq!(world.run(session, fine()).await, [held]);

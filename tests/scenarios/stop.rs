@@ -160,9 +160,10 @@ async fn t6_a_goal_turn_stops_when_its_goal_is_paused_or_cancelled() {
         let engine = world.engine(Probe::gated(scripted("[exhausted]\ntext = \"never\""), &gate));
         let step = spawn_step(&engine, session);
         gate.arrival().await;
-        let view = match cancel {
-            false => world.user.pause_goal(session).await.unwrap(),
-            true => world.user.cancel_goal(session).await.unwrap(),
+        let view = if cancel {
+            world.user.cancel_goal(session).await.unwrap()
+        } else {
+            world.user.pause_goal(session).await.unwrap()
         };
         assert!(!matches!(view.goal.unwrap().status, GoalStatus::Active));
         assert_eq!(outcome(step).await, TurnOutcome::Stopped { reason: StopReason::GoalChanged });
@@ -256,7 +257,7 @@ struct SlowWrite {
 }
 
 impl SlowWrite {
-    fn new(preparing: &Gate) -> Arc<dyn Tool> {
+    fn tool(preparing: &Gate) -> Arc<dyn Tool> {
         let spec = ToolSpec {
             name: "slow_write",
             description: "Writes slowly.",
@@ -298,7 +299,7 @@ async fn while_preparing(act: impl AsyncFnOnce(&World, SessionId)) -> (TurnOutco
     let session = world.session().await;
     world.goal(session, "reach it").await;
     let gate = Gate::default();
-    let shop = Shop { more: vec![SlowWrite::new(&gate)], ..Shop::default() };
+    let shop = Shop { more: vec![SlowWrite::tool(&gate)], ..Shop::default() };
     let engine = world.engine_in(answering(|_, _| Ok(call("slow_write", &json!({})))), shop);
     let step = spawn_step(&engine, session);
     gate.arrival().await;
@@ -406,7 +407,7 @@ async fn g11_an_interrupt_that_meets_another_stop_wins() {
     let session = world.session().await;
     world.say(session, "go").await;
     let gate = Gate::default();
-    let shop = Shop { more: vec![SlowWrite::new(&gate)], ..Shop::default() };
+    let shop = Shop { more: vec![SlowWrite::tool(&gate)], ..Shop::default() };
     let engine = world.engine_in(answering(|_, _| Ok(call("slow_write", &json!({})))), shop);
     let step = spawn_step(&engine, session);
     gate.arrival().await;
