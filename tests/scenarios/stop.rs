@@ -66,9 +66,16 @@ async fn appears(path: &Path) -> String {
     }
 }
 
-fn is_gone(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.is_empty() || stat.contains(") Z ")
+/// Waits until the process is gone: killed, whether or not its parent has looked.
+async fn goes(pid: &str) {
+    for _ in 0..500 {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if stat.is_empty() || stat.contains(") Z ") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("process {pid} is still there");
 }
 
 /// A turn whose first response starts a command that does not end by itself, and a second call after it.
@@ -88,7 +95,7 @@ async fn in_a_command(world: &World, session: SessionId) -> (JoinHandle<Step>, [
 /// The command is gone and recorded as stopped; gives how the call after it ended.
 async fn check_killed(world: &World, session: SessionId, pids: &[String]) -> (CallOutcome, String) {
     for pid in pids {
-        assert!(is_gone(pid), "process {pid} is still there");
+        goes(pid).await;
     }
     let results = world.results(session).await;
     let [(_, first, text), (_, second, after)] = &results[..] else { panic!("{results:?}") };
