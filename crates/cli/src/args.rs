@@ -8,7 +8,7 @@ use store::StoreUrl;
 
 use crate::demo::DemoArgs;
 use crate::exit::EXIT_HELP;
-use crate::verbs::{doctor, events, goal, interrupt, mode, plan, run, session};
+use crate::verbs::{completions, doctor, events, goal, interrupt, mode, plan, run, session};
 
 /// Keeps an agent's plan, mode and Goal on disk, under rules the model cannot bend.
 ///
@@ -80,6 +80,8 @@ pub(crate) enum Verb {
     /// Check the environment, the configuration and the store
     #[command(long_about = doctor::HELP)]
     Doctor(doctor::DoctorArgs),
+    /// Print a script that lets a shell complete command lines
+    Completions(completions::CompletionsArgs),
     /// Show it all at work in a temporary folder: no key, no network, some seconds
     Demo(DemoArgs),
 }
@@ -93,7 +95,7 @@ impl Verb {
             Self::Plan(verb) => verb.is_user_act(),
             Self::Mode(verb) => verb.is_user_act(),
             Self::Goal(verb) => verb.is_user_act(),
-            Self::Events(_) | Self::Doctor(_) | Self::Demo(_) => false,
+            Self::Events(_) | Self::Doctor(_) | Self::Completions(_) | Self::Demo(_) => false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The verbs, one file each, and how a run of the program begins and ends.
 
+pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod goal;
@@ -59,6 +60,7 @@ async fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
         Verb::Events(args) => events::run(context, args).await,
         Verb::Interrupt(args) => interrupt::run(context, args).await,
         Verb::Doctor(args) => doctor::run(context, args).await,
+        Verb::Completions(args) => completions::run(&args),
         Verb::Demo(args) => demo::run(context, args).await,
     }
 }

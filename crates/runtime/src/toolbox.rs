@@ -31,6 +31,11 @@ impl Toolbox {
         Self { tools, allowed }
     }
 
+    /// The names of all tools, offered or not.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.specs().map(|spec| spec.name)
+    }
+
     fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.tools.iter().map(|tool| tool.spec()).chain(work_tools::specs().iter().map(|(_, spec)| spec))
     }

@@ -104,11 +104,11 @@ fn of_turn(body: &EventBody) -> String {
     match body {
         EventBody::TurnStarted { turn, agent, model, trigger, goal, .. } => {
             let cause = match trigger {
-                TurnTrigger::Input { .. } if goal.is_some() => "input, under the Goal".to_owned(),
+                TurnTrigger::Input { .. } if goal.is_some() => "input under the Goal".to_owned(),
                 TurnTrigger::Input { .. } => "input".to_owned(),
-                TurnTrigger::Goal { continuation, .. } => format!("continuation {continuation} of the Goal"),
+                TurnTrigger::Goal { continuation, .. } => format!("Goal continuation {continuation}"),
             };
-            format!("turn {turn} started for {cause} ({agent}, {model})")
+            format!("turn {turn} started: {cause} ({agent}, {model})")
         }
         EventBody::TurnStopRequested { turn, reason } => format!("turn {turn} asked to stop: {reason}"),
         EventBody::ModelRequested { turn, request, attempt, .. } => {

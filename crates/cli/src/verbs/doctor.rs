@@ -2,14 +2,18 @@
 
 use std::fmt::Write as _;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agents::ToolAllowList;
 use clap::Args;
+use runtime::Toolbox;
 use serde::Serialize;
 use store::{CheckProgress, StoreError};
+use tools::Workspace;
 
 use crate::config::{Config, ConfigError, process_environment, project_path};
 use crate::context::{Context, Opened};
@@ -120,6 +124,7 @@ fn check_configuration(context: &Context, report: &mut Report) {
         render::number(limits.budgets.tokens.get()),
         limits.budgets.turns
     ));
+    report.findings.extend(unknown_tools(context, &limits.tools));
     report.configuration.push(match &limits.tools {
         ToolAllowList::All => "tools: all that the agent and the mode grant".to_owned(),
         ToolAllowList::Only(names) if names.is_empty() => "tools: none".to_owned(),
@@ -127,6 +132,19 @@ fn check_configuration(context: &Context, report: &mut Report) {
             format!("tools: at most {}", names.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
         }
     });
+}
+
+/// Names in an allow-list that no tool has: most likely typing mistakes, which take a tool away.
+fn unknown_tools(context: &Context, allowed: &ToolAllowList) -> Option<String> {
+    let ToolAllowList::Only(names) = allowed else { return None };
+    let workspace = Workspace::open(Path::new(context.workspace())).ok()?;
+    let toolbox = Toolbox::new(tools::all(Arc::new(workspace)), ToolAllowList::All);
+    let known: BTreeSet<_> = toolbox.names().collect();
+    let unknown: Vec<_> = names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
+    let list = |names: &[&str]| names.join(", ");
+    let known: Vec<_> = known.iter().copied().collect();
+    (!unknown.is_empty())
+        .then(|| format!("tools: no tool is called {}; there are {}", list(&unknown), list(&known)))
 }
 
 async fn check_store(context: &Context, report: &mut Report) -> Result<(), CliError> {

@@ -46,7 +46,7 @@ fn words_go_to_stdout_and_activity_to_stderr() {
     assert_eq!(done.stdout, "I write it down. \nDone.\n");
     let activity: Vec<_> = done.stderr.lines().skip(1).map(str::trim).collect();
     insta::assert_snapshot!(activity.join("\n"), @r"
-    turn 1 started for input (orchestrator, play)
+    turn 1 started: input (orchestrator, play)
     write_file hello.txt: succeeded
     shell cat hello.txt; exit 3: failed: exit code 3 …
     teleport: invalid: there is no tool `teleport`; the tools on offer are: read_…

@@ -236,6 +236,24 @@ fn doctor_finds_nothing_in_a_sound_store_and_leaves_other_files_alone() {
 }
 
 #[test]
+fn doctor_finds_names_that_no_tool_and_no_agent_has() {
+    let world = World::new();
+    world.configure("tools = [\"read_file\", \"shel\"]\ndefault_agent = \"plan\"\n");
+    let findings = world.run(&["doctor", "--json"]).expect(5).json()["findings"].clone();
+    assert!(findings[0].as_str().unwrap().contains("no agent `plan` can be selected"), "{findings}");
+    assert!(findings[1].as_str().unwrap().contains("no tool is called shel;"), "{findings}");
+}
+
+#[test]
+fn completions_are_printed_and_touch_nothing() {
+    let world = World::new();
+    let done = world.run(&["completions", "bash"]).expect(0);
+    assert!(done.stdout.contains("_zuno()"));
+    world.run(&["completions", "tcsh"]).expect(2);
+    assert!(!world.path("home").exists());
+}
+
+#[test]
 fn e6_a_cursor_ahead_of_the_log_is_an_error_and_one_within_gives_what_follows() {
     let world = World::new();
     let session = world.session();
