@@ -75,6 +75,19 @@ fn g2_after_its_last_answer_the_completing_turn_asks_no_more() {
 }
 
 #[test]
+fn g2_what_becomes_of_another_goal_leaves_a_turn_alone() {
+    let mut world = World::open();
+    world.set_goal();
+    let turn = world.start();
+    let call = world.call(turn, &["goal_update"])[0];
+    world.agent(&complete_goal(call)).unwrap();
+    world.set_goal();
+    world.user(&UserCommand::CancelGoal).unwrap();
+    assert_eq!(world.running().stop, None);
+    world.request(turn);
+}
+
+#[test]
 fn g2_a_turn_that_is_bound_to_nothing_completes_nothing() {
     let mut world = World::open();
     world.submit("go");
