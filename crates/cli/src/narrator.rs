@@ -54,6 +54,14 @@ impl Observer for Ear {
     }
 }
 
+/// A reader that went away does not stop the work.
+pub(crate) fn heard(told: Result<(), CliError>) -> Result<(), CliError> {
+    match told {
+        Err(CliError::OutputClosed) => Ok(()),
+        other => other,
+    }
+}
+
 /// Tells what happens in one session or several.
 pub(crate) struct Narrator {
     out: Output,

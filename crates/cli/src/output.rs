@@ -1,10 +1,12 @@
 //! The standard streams: stdout is data, stderr is talk.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
 use crate::exit::CliError;
+use crate::render;
 
 /// Where a verb's answer goes, and in which form.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +60,15 @@ pub(crate) fn write_data(bytes: &[u8]) -> Result<(), CliError> {
     stdout.write_all(bytes)?;
     stdout.flush()?;
     Ok(())
+}
+
+/// One line of text, broken into lines where a terminal shows it. In a file or a pipe it stays whole, to be searched.
+pub(crate) fn for_stderr(indent: usize, text: &str) -> Cow<'_, str> {
+    if std::io::stderr().is_terminal() {
+        render::wrapped(indent, text).into()
+    } else {
+        render::one_line(text)
+    }
 }
 
 /// Whether a person can be asked: both their keyboard and what they read are a terminal.

@@ -201,13 +201,13 @@ impl Voice {
             CallOutcome::Succeeded => String::new(),
             _ => format!(": {}", render::first_line(result)),
         };
-        render::cut(&format!("{}: {}{detail}", head.trim_end(), outcome.name()), render::COLUMNS - 2)
+        render::cut(&format!("{}: {}{detail}", head.trim_end(), outcome.name()), render::COLUMNS - 4)
     }
 }
 
 /// A line that stands back behind the model's words.
 fn say(line: &str) {
-    output::remark(&dim(&format!("  {line}")));
+    output::remark(&dim(&format!("  {}", output::for_stderr(4, line))));
 }
 
 /// Events that get a line of their own, beside answers, failed requests and results of calls.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::config::{Config, OnOpen, process_environment};
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
-use crate::narrator::{Fate, Narrator};
+use crate::narrator::{Fate, Narrator, heard};
 use crate::signals::{Signals, Wish};
 use crate::workshop::LocalWorkshop;
 use crate::{input, output, render};
@@ -226,17 +226,9 @@ impl Run<'_> {
                 Some(_) => render::next(&view.next, now),
                 None => "left while the turn was stopping; `zuno events` shows how it ended".to_owned(),
             };
-            output::remark(&next);
+            output::remark(&output::for_stderr(2, &next));
         }
         Ok(exit)
-    }
-}
-
-/// A reader that went away does not stop the work.
-fn heard(told: Result<(), CliError>) -> Result<(), CliError> {
-    match told {
-        Err(CliError::OutputClosed) => Ok(()),
-        other => other,
     }
 }
 

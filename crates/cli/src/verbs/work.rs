@@ -12,7 +12,7 @@ use crate::args::OfSession;
 use crate::config::{Config, process_environment};
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
-use crate::narrator::Narrator;
+use crate::narrator::{Narrator, heard};
 use crate::signals::{Signals, Wish};
 use crate::verbs::run::{exit_of_goal, is_open};
 use crate::workshop::LocalWorkshop;
@@ -95,7 +95,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
         loop {
             tokio::select! {
                 worked = &mut working => break worked?,
-                told = narrator.tell_next() => told?,
+                told = narrator.tell_next() => heard(told)?,
                 heard = signals.next() => {
                     if wish.replace(heard).is_some() {
                         return Ok(Exit::Interrupted);
@@ -106,7 +106,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
             }
         }
     };
-    narrator.catch_up().await?;
+    heard(narrator.catch_up().await)?;
     let exit = match wish {
         Some(Wish::Interrupt) => Exit::Interrupted,
         Some(Wish::End) => Exit::Done,
@@ -115,7 +115,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     if context.out.is_json() {
         let failed = worked.failed.iter().map(|(session, error)| (*session, error.to_string())).collect();
         let worked = worked.sessions.into_iter().collect();
-        output::json_line(&Ended { worked, failed, exit: exit as u8 })?;
+        heard(output::json_line(&Ended { worked, failed, exit: exit as u8 }))?;
     }
     Ok(exit)
 }
@@ -142,7 +142,7 @@ async fn finish(
         }
         if !context.out.is_json() {
             let next = render::next(&view.next, opened.sessions.now());
-            output::remark(&format!("session {session}: {next}"));
+            output::remark(&output::for_stderr(2, &format!("session {session}: {next}")));
         }
     }
     Ok(exit)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::world::{Done, World, signal};
+use crate::world::{Done, World, signal, wait_for};
 
 /// Plans in the first turn, works in the second, completes in the third.
 pub(crate) const THREE_TURNS: &str = r#"
@@ -39,12 +39,6 @@ arguments = { command = "touch started; exec sleep 60" }
 [exhausted]
 text = "done"
 "#;
-
-fn wait_for(path: &std::path::Path) {
-    while !path.exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 #[test]
 fn a_goal_is_active_at_once_and_moves_by_the_users_acts() {

@@ -1,11 +1,9 @@
 //! `zuno run`: streaming, outcomes, Goals, interruption, queues.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::goal::THREE_TURNS;
-use crate::world::{Done, World, signal};
+use crate::world::{Done, World, signal, wait_for};
 
 const GREETING: &str = r#"
 [[response]]
@@ -33,12 +31,6 @@ arguments = { command = "touch started; exec sleep 60" }
 text = "Here I am."
 "#;
 
-fn wait_for(path: &std::path::Path) {
-    while !path.exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn words_go_to_stdout_and_activity_to_stderr() {
     let world = World::with_scenario(GREETING);
@@ -49,7 +41,7 @@ fn words_go_to_stdout_and_activity_to_stderr() {
     turn 1 started: input (orchestrator, play)
     write_file hello.txt: succeeded
     shell cat hello.txt; exit 3: failed: exit code 3 …
-    teleport: invalid: there is no tool `teleport`; the tools on offer are: read_…
+    teleport: invalid: there is no tool `teleport`; the tools on offer are: rea…
     turn 1 completed
     ");
     assert_eq!(std::fs::read_to_string(world.path("work/hello.txt")).unwrap(), "hello\n");
@@ -188,6 +180,15 @@ fn g11_ctrl_c_interrupts_durably_and_ends_with_130() {
     assert_eq!(ended["outcome"], json!({ "type": "interrupted" }));
     let goal = &ended["goal"];
     assert_eq!((&goal["status"], &goal["reason"]), (&json!("paused"), &json!("interrupted")));
+}
+
+#[test]
+fn a_run_goes_on_without_its_reader() {
+    let world = World::with_scenario(GREETING);
+    let mut child = world.command(&["run", "greet"]).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(world.path("work/hello.txt").exists());
 }
 
 #[test]

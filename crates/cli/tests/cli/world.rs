@@ -138,3 +138,10 @@ pub(crate) fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").arg(format!("-{name}")).arg(child.id().to_string()).status().unwrap();
     assert!(sent.success());
 }
+
+/// Waits until a file exists; the runner ends a test that waits for ever.
+pub(crate) fn wait_for(path: &Path) {
+    while !path.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
