@@ -7,9 +7,11 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a harness fails its test by panicking")]
 
+mod binary;
 mod gate;
 mod model;
 mod openai;
+mod process;
 mod story;
 mod tape;
 mod world;
@@ -17,6 +19,7 @@ mod world;
 pub use gate::Gate;
 pub use model::{Probe, answering, call, calls, scripted, text};
 pub use openai::{OpenAiServer, Reply};
+pub use process::{CrashPoint, Finished, Running, Zuno, go_on, is_alive, pause, wait_until};
 pub use story::story;
 pub use tape::Tape;
 pub use world::{START, Shop, World, plan, revised};
