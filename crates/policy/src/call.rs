@@ -63,7 +63,7 @@ pub(crate) fn refuse(
         return Err(dealt_with(call));
     }
     check_size(result)?;
-    emit_finished(draft, &open, outcome, result, None);
+    turn::emit_finished(draft, &open, outcome, result, None);
     Ok(())
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn finish(
         return Err(Rejection::new("M6", Code::OutOfOrder, message));
     }
     check_size(result)?;
-    emit_finished(draft, &open, outcome, result, full_output);
+    turn::emit_finished(draft, &open, outcome, result, full_output);
     if outcome == CallOutcome::Uncertain {
         goal::pause_by_runtime(draft, PauseReason::UncertainSideEffect { call }, None);
     }
@@ -95,17 +95,6 @@ fn check_size(result: &str) -> Result<(), Rejection> {
         return Err(Rejection::new("V2", Code::LimitExceeded, message));
     }
     Ok(())
-}
-
-pub(crate) fn emit_finished(
-    draft: &mut Draft<'_>,
-    open: &OpenCall<'_>,
-    outcome: CallOutcome,
-    result: &str,
-    full_output: Option<Digest>,
-) {
-    let (tool, result) = (open.tool.to_owned(), result.to_owned());
-    draft.emit(EventBody::CallFinished { call: open.call, tool, outcome, result, full_output });
 }
 
 /// `plan_update`: admission, the new revision and the compact answer (V2) in one decision.

@@ -6,7 +6,7 @@ use crate::command::{AgentCommand, Command, RuntimeCommand, UserCommand};
 use crate::decision::{Decision, Draft};
 use crate::facts::Facts;
 use crate::rejection::Rejection;
-use crate::{call, goal, inbox, mode, plan, turn};
+use crate::{call, goal, inbox, mode, plan, stop, turn};
 
 /// Decides a command on the state and the facts read in the same transaction (E2, E3).
 ///
@@ -92,7 +92,7 @@ fn user(draft: &mut Draft<'_>, command: &UserCommand) -> Result<(), Rejection> {
             inbox::submit(draft, known_lane(draft, lane)?, InputKind::User, text)
         }
         UserCommand::Interrupt => {
-            inbox::interrupt(draft);
+            stop::interrupt(draft);
             Ok(())
         }
     }

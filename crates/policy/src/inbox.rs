@@ -1,13 +1,11 @@
-//! Admitting, holding and giving back input (I1, I2, G11).
+//! Admitting, releasing and giving back input (I1, I2).
 
 use domain::{
-    Code, EventBody, Goal, InputCancelReason, InputId, InputKind, InputText, LaneId, PauseReason,
-    QUEUED_ROWS, RETURNS, StopReason,
+    Code, EventBody, InputCancelReason, InputId, InputKind, InputText, LaneId, QUEUED_ROWS, RETURNS,
 };
 
 use crate::decision::Draft;
 use crate::rejection::Rejection;
-use crate::{goal, mode};
 
 pub(crate) fn submit(
     draft: &mut Draft<'_>,
@@ -30,19 +28,6 @@ pub(crate) fn submit(
 pub(crate) fn release(draft: &mut Draft<'_>) {
     if draft.state.core.inbox_held {
         draft.emit(EventBody::InboxReleased);
-    }
-}
-
-/// G11: stops what runs, pauses an active Goal and holds what is queued.
-pub(crate) fn interrupt(draft: &mut Draft<'_>) {
-    mode::stop_all(draft, StopReason::Interrupted);
-    if draft.state.core.goal.as_ref().is_some_and(Goal::is_active) {
-        goal::move_to(draft, domain::GoalStatus::Paused(PauseReason::Interrupted), None, None);
-    }
-    let is_waiting =
-        draft.state.core.lanes.values().any(|slot| slot.inbox.iter().any(|row| row.taken.is_none()));
-    if is_waiting && !draft.state.core.inbox_held {
-        draft.emit(EventBody::InboxHeld);
     }
 }
 

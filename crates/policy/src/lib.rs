@@ -19,6 +19,7 @@ mod mode;
 mod plan;
 mod rejection;
 mod retry;
+mod stop;
 mod turn;
 
 pub use call::RESULT_BYTES;

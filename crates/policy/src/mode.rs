@@ -6,7 +6,7 @@ use domain::{
 
 use crate::decision::Draft;
 use crate::rejection::Rejection;
-use crate::{goal, inbox};
+use crate::{goal, inbox, stop};
 
 /// The agent that every turn runs in Plan mode (M2).
 pub const PLAN_AGENT: &str = "plan";
@@ -24,7 +24,7 @@ pub(crate) fn enter_plan(draft: &mut Draft<'_>) {
         return;
     }
     draft.emit(EventBody::ModeChanged { mode: Mode::Plan });
-    stop_all(draft, StopReason::PlanMode);
+    stop::stop_all(draft, StopReason::PlanMode);
     if draft.state.core.goal.as_ref().is_some_and(domain::Goal::is_active) {
         goal::move_to(draft, domain::GoalStatus::Paused(PauseReason::PlanMode), None, None);
     }
@@ -50,20 +50,5 @@ pub(crate) fn start_work(
     match prompt {
         Some(text) => inbox::submit(draft, lane, InputKind::User, text),
         None => Ok(()),
-    }
-}
-
-/// Asks every running turn to stop. An interrupt also reaches a turn that was asked before (G11).
-pub(crate) fn stop_all(draft: &mut Draft<'_>, reason: StopReason) {
-    let is_new = |stop: Option<StopReason>| match reason {
-        StopReason::Interrupted => stop != Some(reason),
-        StopReason::PlanMode | StopReason::Budget | StopReason::GoalChanged | StopReason::Shutdown => {
-            stop.is_none()
-        }
-    };
-    let running = draft.state.core.running_turns().filter(|(_, turn)| is_new(turn.stop));
-    let turns: Vec<_> = running.map(|(_, turn)| turn.number).collect();
-    for turn in turns {
-        draft.emit(EventBody::TurnStopRequested { turn, reason });
     }
 }

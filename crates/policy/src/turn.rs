@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use domain::{
     BlockCode, CallOutcome, CallRef, Code, Digest, Effect, EventBody, Failure, FailureKind, GoalBinding,
-    GoalStatus, InputCancelReason, LaneId, ModelCall, ModelName, PauseReason, Retry, RunningTurn, Settlement,
-    StopReason, TokenUsage, TurnNumber, TurnOutcome, TurnPhase, TurnTrigger,
+    GoalStatus, InputCancelReason, LaneId, ModelCall, ModelName, OpenCall, PauseReason, Retry, RunningTurn,
+    Settlement, StopReason, TokenUsage, TurnNumber, TurnOutcome, TurnPhase, TurnTrigger,
 };
 
 use crate::command::Jitter;
@@ -14,7 +14,7 @@ use crate::decision::Draft;
 use crate::facts::{LEASE_MS, Lease, Owner};
 use crate::inbox::{self, Unconsumed};
 use crate::rejection::Rejection;
-use crate::{budget, call, goal, mode, retry};
+use crate::{budget, goal, mode, retry};
 
 /// Model requests in one turn: far above what a productive turn needs, low enough to end a runaway (T12).
 pub const REQUESTS_PER_TURN: u32 = 250;
@@ -290,8 +290,20 @@ fn charge_unanswered(draft: &mut Draft<'_>, running: &RunningTurn) {
 
 fn finish_unadmitted_calls(draft: &mut Draft<'_>, running: &RunningTurn, result: &str) {
     for open in running.open_calls().into_iter().filter(|open| open.effect.is_none()) {
-        call::emit_finished(draft, &open, CallOutcome::NotRun, result, None);
+        emit_finished(draft, &open, CallOutcome::NotRun, result, None);
     }
+}
+
+/// Gives a call its result.
+pub(crate) fn emit_finished(
+    draft: &mut Draft<'_>,
+    open: &OpenCall<'_>,
+    outcome: CallOutcome,
+    result: &str,
+    full_output: Option<Digest>,
+) {
+    let (tool, result) = (open.tool.to_owned(), result.to_owned());
+    draft.emit(EventBody::CallFinished { call: open.call, tool, outcome, result, full_output });
 }
 
 /// What a failed turn does to the Goal it was bound to (T9, T10).
@@ -354,7 +366,7 @@ pub(crate) fn recover(
             uncertain.get_or_insert(open.call);
         }
         let (outcome, result) = settled(settlement);
-        call::emit_finished(draft, &open, outcome, result, None);
+        emit_finished(draft, &open, outcome, result, None);
     }
     finish_unadmitted_calls(draft, &running, "not run: the worker died first");
     charge_unanswered(draft, &running);

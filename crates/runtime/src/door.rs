@@ -8,9 +8,10 @@ use policy::{Rejection, UserActor, UserCommand};
 use serde_json::Value;
 use store::Committed;
 
+use crate::fresh;
 use crate::plan_input;
 use crate::projection::{PlanAccepted, PlanView, SessionView};
-use crate::sessions::{CommandError, Extra, Order, Sessions, fresh_goal, fresh_session};
+use crate::sessions::{CommandError, Extra, Order, Sessions};
 
 /// Commands of a person through one client. Only the composition root gets one, from [`open`](crate::open).
 #[derive(Clone)]
@@ -59,7 +60,7 @@ impl UserDoor {
     /// Opens a session in a workspace, given by the absolute path of its root.
     pub async fn open_session(&self, workspace: &str, agent: AgentName) -> Result<SessionId, CommandError> {
         check_agent(&agent)?;
-        let session = fresh_session();
+        let session = fresh::session();
         let workspace = workspace.to_owned();
         self.act(session, UserCommand::OpenSession { workspace, agent }, None).await?;
         Ok(session)
@@ -143,7 +144,7 @@ impl UserDoor {
 
     /// Opens a Goal, active at once unless Plan mode holds it.
     pub async fn set_goal(&self, session: SessionId, new: NewGoal) -> Result<GoalId, CommandError> {
-        let goal_id = fresh_goal();
+        let goal_id = fresh::goal();
         let NewGoal { objective, criteria, budgets, replace } = new;
         self.act(session, UserCommand::SetGoal { goal_id, objective, criteria, budgets, replace }, None)
             .await?;

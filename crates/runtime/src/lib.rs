@@ -8,6 +8,7 @@
 mod door;
 mod drive;
 mod feed;
+mod fresh;
 mod history;
 mod owner;
 mod plan_input;

@@ -4,7 +4,7 @@ use domain::{DecodedCandidate, LaneId, SessionState, Snapshot, UnknownKeys, Viol
 use policy::{PlanUpdate, Rejection};
 use serde_json::Value;
 
-use crate::sessions::fresh_plan;
+use crate::fresh;
 
 /// Decodes and checks a candidate: everything that can be said of it without the current plan (P1–P7).
 pub(crate) fn read_update(
@@ -17,7 +17,7 @@ pub(crate) fn read_update(
         snapshot,
         expected_revision: candidate.expected_revision,
         goal_id: candidate.goal_id,
-        new_plan: fresh_plan(),
+        new_plan: fresh::plan(),
     };
     Ok((update, ignored))
 }

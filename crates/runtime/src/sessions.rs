@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::{
-    ClientName, CommandKey, Digest, GoalId, LaneId, PlanId, SessionId, SessionState, Timestamp, WorkerName,
+    ClientName, CommandKey, Digest, GoalId, LaneId, SessionId, SessionState, Timestamp, WorkerName,
 };
 use policy::{
     AgentCommand, Command, ContinuationView, Decision, Facts, NextAction, Owner, Rejection, RuntimeCommand,
@@ -127,19 +127,4 @@ fn named_goal(order: &Order) -> Option<GoalId> {
         Order::User(_, UserCommand::SetGoal { goal_id, .. }) => Some(*goal_id),
         Order::User(..) | Order::Agent(_) | Order::Runtime(_) => None,
     }
-}
-
-/// A fresh id, ordered by time.
-pub(crate) fn fresh_session() -> SessionId {
-    SessionId::from_u128(uuid::Uuid::now_v7().as_u128())
-}
-
-/// A fresh id, ordered by time.
-pub(crate) fn fresh_plan() -> PlanId {
-    PlanId::from_u128(uuid::Uuid::now_v7().as_u128())
-}
-
-/// A fresh id, ordered by time.
-pub(crate) fn fresh_goal() -> GoalId {
-    GoalId::from_u128(uuid::Uuid::now_v7().as_u128())
 }

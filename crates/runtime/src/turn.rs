@@ -12,9 +12,10 @@ use domain::{
     ModelName, RunningTurn, SessionId, SessionState, StopReason, Timestamp, TokenUsage, TurnNumber,
     TurnOutcome,
 };
-use policy::{AgentCommand, CallGrant, Jitter, RuntimeCommand};
+use policy::{AgentCommand, CallGrant, RuntimeCommand};
 use store::Committed;
 
+use crate::fresh;
 use crate::sessions::{CommandError, Extra, Order, Sessions};
 
 /// How long before its end a lease is renewed: a third of its life, so that two renewals may fail.
@@ -158,7 +159,7 @@ impl AdmittedTurn {
         elapsed_ms: i64,
     ) -> Result<Option<Timestamp>, CommandError> {
         let command =
-            RuntimeCommand::FailRequest { turn: self.number, failure, elapsed_ms, jitter: jitter() };
+            RuntimeCommand::FailRequest { turn: self.number, failure, elapsed_ms, jitter: fresh::jitter() };
         let committed = self.record(command).await?;
         let retry = committed.events.iter().find_map(|event| match &event.body {
             EventBody::ModelFailed { retry_at, .. } => *retry_at,
@@ -234,7 +235,7 @@ impl AdmittedTurn {
     /// Ends the turn and returns its outcome: a turn that was asked to stop ends as stopped, whatever is proposed.
     pub async fn finish(&mut self, proposed: TurnOutcome) -> Result<TurnOutcome, CommandError> {
         let command =
-            RuntimeCommand::EndTurn { turn: self.number, outcome: proposed.clone(), jitter: jitter() };
+            RuntimeCommand::EndTurn { turn: self.number, outcome: proposed.clone(), jitter: fresh::jitter() };
         let committed = self.record(command).await?;
         let ended = committed.events.iter().find_map(|event| match &event.body {
             EventBody::TurnEnded { outcome, .. } => Some(outcome.clone()),
@@ -242,10 +243,4 @@ impl AdmittedTurn {
         });
         Ok(ended.unwrap_or(proposed))
     }
-}
-
-/// A fresh jitter, from the random tail of a UUID.
-fn jitter() -> Jitter {
-    let (_, low) = uuid::Uuid::now_v7().as_u64_pair();
-    Jitter::from_random(low)
 }
