@@ -1,0 +1,13 @@
+//! The real `zuno` as people start it, in real git repositories and with a real server at the other end of the wire.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod desk;
+mod greeter;
+
+mod demo;
+mod interrupt;
+mod job;
+mod looking;
+mod provider;
+mod queue;
