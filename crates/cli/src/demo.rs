@@ -23,7 +23,6 @@ use store::{EVENTS_PER_PAGE, Store, StoreUrl, SystemClock};
 use tokio::process::Child;
 use tokio::time::{Instant, sleep};
 
-use crate::context::Context;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, Output};
 use crate::render;
@@ -59,13 +58,13 @@ pub(crate) struct DemoArgs {
 }
 
 /// Plays the demo.
-pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<Exit, CliError> {
+pub(crate) async fn run(out: Output, args: DemoArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     tokio::select! {
         // Dropping the play ends its processes and removes its folder.
         biased;
         _ = signals.next() => Ok(Exit::Interrupted),
-        played = play(context.out, args) => played,
+        played = play(out, args) => played,
     }
 }
 

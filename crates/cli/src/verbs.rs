@@ -61,7 +61,7 @@ async fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
         Verb::Interrupt(args) => interrupt::run(context, args).await,
         Verb::Doctor(args) => doctor::run(context, args).await,
         Verb::Completions(args) => completions::run(&args),
-        Verb::Demo(args) => demo::run(context, args).await,
+        Verb::Demo(args) => demo::run(context.out, args).await,
     }
 }
 
