@@ -260,7 +260,10 @@ impl Driver<'_> {
             let work = model.respond(request, &on_delta);
             let failure = match self.watched(work, None).await? {
                 Watched::Stopping => return Err(self.stopping()),
-                Watched::Done(Ok(response)) if response.text.is_empty() && response.calls.is_empty() => {
+                // Blank is as good as empty, and some providers refuse a history with a blank answer in it.
+                Watched::Done(Ok(response))
+                    if domain::is_blank(&response.text) && response.calls.is_empty() =>
+                {
                     Failure::new(FailureKind::EmptyResponse, "the model answered with neither text nor calls")
                 }
                 Watched::Done(Ok(response)) => return Ok(response),

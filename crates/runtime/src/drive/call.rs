@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::{CallOutcome, CallRef, Code, ModelCall};
+use domain::{CallOutcome, CallRef, Code, Effect, ModelCall};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +63,7 @@ impl Driver<'_> {
         let lane = self.turn.lane().clone();
         let prepared = work_tools::prepare(tool, call, grant.clone(), arguments, self.turn.state(), &lane);
         let refusal = match prepared {
-            Ok(WorkCall::Read(text)) => match self.turn.admit_call(call, grant, domain::Effect::Read).await {
+            Ok(WorkCall::Read(text)) => match self.turn.admit_call(call, grant, Effect::Read).await {
                 Ok(()) => {
                     let (text, full) = toolbox::shorten(text);
                     return Ok(self.turn.finish_call(call, CallOutcome::Succeeded, text, full).await?);
@@ -90,9 +90,11 @@ impl Driver<'_> {
         grant: policy::CallGrant,
         arguments: Value,
     ) -> Result<(), Leave> {
-        let prepared = match tool.prepare(arguments).await {
-            Ok(prepared) => prepared,
-            Err(fault) => {
+        let prepared = match self.watched(tool.prepare(arguments), None).await? {
+            Watched::Done(Ok(prepared)) => prepared,
+            // Preparing changes nothing, so it may be dropped half-way.
+            Watched::Stopping => return Err(self.stopping()),
+            Watched::Done(Err(fault)) => {
                 let outcome = match &fault {
                     ToolFault::Arguments(_) => CallOutcome::Invalid,
                     ToolFault::Refused(_) => CallOutcome::Refused,
@@ -100,7 +102,8 @@ impl Driver<'_> {
                 return self.refuse(call, outcome, fault.to_string()).await;
             }
         };
-        if let Err(error) = self.turn.admit_call(call, grant, prepared.effect()).await {
+        let effect = prepared.effect();
+        if let Err(error) = self.turn.admit_call(call, grant, effect.clone()).await {
             let refusal = refusal_of_call(error)?;
             return self.refuse(call, CallOutcome::Denied, refusal.to_string()).await;
         }
@@ -108,10 +111,17 @@ impl Driver<'_> {
         let stop = CancellationToken::new();
         let output = match self.watched(prepared.run(stop.clone()), Some(&stop)).await? {
             Watched::Done(output) => output,
-            // It did not end although it was told to; what it did is for recovery or the user to find out.
+            // It did not end although it was told to. Reading did no harm; anything else is for the user to look at.
             Watched::Stopping => {
+                let outcome = match effect {
+                    Effect::Read => CallOutcome::Lost,
+                    Effect::WorkState
+                    | Effect::FileWrite { .. }
+                    | Effect::Command { .. }
+                    | Effect::External => CallOutcome::Uncertain,
+                };
                 let text = "stopped, but it did not end in time; inspect before repeating".to_owned();
-                return Ok(self.turn.finish_call(call, CallOutcome::Uncertain, text, None).await?);
+                return Ok(self.turn.finish_call(call, outcome, text, None).await?);
             }
         };
         let outcome = match (output.stopped, output.succeeded) {
