@@ -63,7 +63,8 @@ fn history(messages: &[Message]) -> Vec<ChatMessage> {
 
 fn assistant(text: &str, calls: &[HistoryCall]) -> ChatMessage {
     let mut parts = Vec::with_capacity(calls.len() + 1);
-    if !text.is_empty() {
+    // Some providers refuse a text of nothing but white space, which models write before their calls.
+    if !text.trim().is_empty() {
         parts.push(ContentPart::Text(text.to_owned()));
     }
     parts.extend(calls.iter().map(|call| {
