@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test shares fails the test by panicking")]
 
+mod admission;
 mod calls;
 mod capability;
 mod continuation;

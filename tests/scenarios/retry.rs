@@ -291,7 +291,7 @@ async fn t9_after_a_pause_for_the_key_the_user_resumes_and_the_goal_goes_on() {
 }
 
 #[tokio::test]
-async fn an_empty_response_is_a_failure_that_passes() {
+async fn an_empty_or_blank_response_is_a_failure_that_passes() {
     let world = World::new().await;
     world.skip_waits_in_place();
     let session = world.session().await;

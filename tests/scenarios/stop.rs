@@ -1,20 +1,16 @@
 //! Stopping a turn in the middle: what asked for it, what still happens, and what is left (T6, G11).
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use domain::{
-    Budgets, CallOutcome, Capability, CapabilitySet, Effect, EventBody, GoalStatus, Mode, PauseReason,
-    SessionId, StopReason, TurnOutcome,
+    Budgets, CallOutcome, EventBody, GoalStatus, Mode, PauseReason, SessionId, StopReason, TurnOutcome,
 };
 use policy::IdleReason;
-use runtime::{Engine, PreparedCall, Scope, Step, Tool, ToolFault, ToolOutput, ToolSpec};
-use serde_json::{Value, json};
-use tests::{Gate, Probe, Shop, World, answering, call, calls, scripted, story, text};
+use runtime::{Engine, Scope, Step};
+use serde_json::json;
+use tests::{Gate, Probe, World, answering, call, calls, scripted, story, text};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 /// Starts the next step beside the test.
 pub(crate) fn spawn_step(engine: &Engine, session: SessionId) -> JoinHandle<Step> {
@@ -22,7 +18,8 @@ pub(crate) fn spawn_step(engine: &Engine, session: SessionId) -> JoinHandle<Step
     tokio::spawn(async move { engine.step(session, Scope::All).await.unwrap() })
 }
 
-async fn outcome(step: JoinHandle<Step>) -> TurnOutcome {
+/// How the turn of that step ended.
+pub(crate) async fn outcome(step: JoinHandle<Step>) -> TurnOutcome {
     match step.await.unwrap() {
         Step::Ran { outcome, .. } => outcome,
         other => panic!("{other:?}"),
@@ -257,99 +254,6 @@ async fn t6_g4_crossing_the_budget_stops_the_turn_before_its_calls() {
     "#);
 }
 
-/// A tool that changes a file, and waits at a gate before it says what it would do.
-struct SlowWrite {
-    spec: ToolSpec,
-    preparing: Gate,
-}
-
-impl SlowWrite {
-    fn tool(preparing: &Gate) -> Arc<dyn Tool> {
-        let spec = ToolSpec {
-            name: "slow_write",
-            description: "Writes slowly.",
-            input_schema: json!({ "type": "object", "additionalProperties": false }),
-            requires: CapabilitySet::of(&[Capability::WriteWorkspace]),
-        };
-        Arc::new(Self { spec, preparing: preparing.clone() })
-    }
-}
-
-#[async_trait]
-impl Tool for SlowWrite {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    async fn prepare(&self, _: Value) -> Result<Box<dyn PreparedCall>, ToolFault> {
-        self.preparing.pass().await;
-        Ok(Box::new(NeverRun))
-    }
-}
-
-struct NeverRun;
-
-#[async_trait]
-impl PreparedCall for NeverRun {
-    fn effect(&self) -> Effect {
-        Effect::External
-    }
-
-    async fn run(self: Box<Self>, _: CancellationToken) -> ToolOutput {
-        panic!("a call ran that was not admitted");
-    }
-}
-
-/// Between a response and the admission of its call, the user does something.
-async fn while_preparing(act: impl AsyncFnOnce(&World, SessionId)) -> (TurnOutcome, String) {
-    let world = World::new().await;
-    let session = world.session().await;
-    world.goal(session, "reach it").await;
-    let gate = Gate::default();
-    let shop = Shop { more: vec![SlowWrite::tool(&gate)], ..Shop::default() };
-    let engine = world.engine_in(answering(|_, _| Ok(call("slow_write", &json!({})))), shop);
-    let step = spawn_step(&engine, session);
-    gate.arrival().await;
-    act(&world, session).await;
-    gate.open();
-    let outcome = outcome(step).await;
-    let log = world.log(session).await;
-    assert!(!log.iter().any(|event| matches!(event.body, EventBody::CallAdmitted { .. })), "{}", story(&log));
-    (outcome, world.results(session).await[0].2.clone())
-}
-
-#[tokio::test]
-async fn m6_t6_a_call_is_not_admitted_after_what_happened_since_its_response() {
-    let stopped = |reason| TurnOutcome::Stopped { reason };
-    let not_run = "not run: the turn ended first";
-    let (outcome, result) = while_preparing(async |world, session| {
-        world.user.enter_plan(session).await.unwrap();
-    })
-    .await;
-    assert_eq!((outcome, result.as_str()), (stopped(StopReason::PlanMode), not_run));
-
-    // Leaving Plan mode at once does not bring the turn back.
-    let (outcome, result) = while_preparing(async |world, session| {
-        world.user.enter_plan(session).await.unwrap();
-        world.user.start_work(session, None, None).await.unwrap();
-    })
-    .await;
-    assert_eq!((outcome, result.as_str()), (stopped(StopReason::PlanMode), not_run));
-
-    let (outcome, result) = while_preparing(async |world, session| {
-        world.user.interrupt(session).await.unwrap();
-    })
-    .await;
-    assert_eq!((outcome, result.as_str()), (TurnOutcome::Interrupted, not_run));
-
-    let (outcome, result) = while_preparing(async |world, session| {
-        world.user.pause_goal(session).await.unwrap();
-        world.user.resume_goal(session).await.unwrap();
-    })
-    .await;
-    assert_eq!((outcome, result.as_str()), (stopped(StopReason::GoalChanged), not_run));
-}
-
 #[tokio::test]
 async fn g11_an_interrupt_holds_the_queue_until_the_user_acts() {
     let world = World::new().await;
@@ -413,13 +317,9 @@ async fn g11_an_interrupt_that_meets_another_stop_wins() {
     let world = World::new().await;
     let session = world.session().await;
     world.say(session, "go").await;
-    let gate = Gate::default();
-    let shop = Shop { more: vec![SlowWrite::tool(&gate)], ..Shop::default() };
-    let engine = world.engine_in(answering(|_, _| Ok(call("slow_write", &json!({})))), shop);
-    let step = spawn_step(&engine, session);
-    gate.arrival().await;
+    let mut turn = world.sessions.admit(session, &"scripted".parse().unwrap()).await.unwrap();
+    turn.begin_request(10).await.unwrap();
     world.user.enter_plan(session).await.unwrap();
     world.user.interrupt(session).await.unwrap();
-    gate.open();
-    assert_eq!(outcome(step).await, TurnOutcome::Interrupted);
+    assert_eq!(turn.finish(TurnOutcome::Completed).await.unwrap(), TurnOutcome::Interrupted);
 }

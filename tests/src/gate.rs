@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// How long a test waits for an arrival before it says that it never came.
+/// How long either side waits before it says that the other never came: a broken test must not hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A gate with two sides. All clones are the same gate.
@@ -26,7 +26,8 @@ impl Gate {
     /// Says that it is here and waits to be let through. For what is under test.
     pub async fn pass(&self) {
         self.arrived.add_permits(1);
-        self.opened.acquire().await.unwrap().forget();
+        let opened = timeout(PATIENCE, self.opened.acquire()).await;
+        opened.expect("nobody opened the gate").unwrap().forget();
     }
 
     /// Waits for the next one to be here. For the test.
