@@ -1,6 +1,7 @@
 //! The Goal-only scheduler: turns start because of input or an active Goal, and for no other reason (T1).
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use domain::{Code, Event, SessionId, Timestamp, TurnNumber, TurnOutcome};
@@ -28,6 +29,7 @@ pub struct Engine {
     workshop: Arc<dyn Workshop>,
     observer: Arc<dyn Observer>,
     shutdown: CancellationToken,
+    at_work: Arc<Mutex<BTreeSet<SessionId>>>,
 }
 
 /// What may start turns on behalf of a caller (T11).
@@ -96,6 +98,25 @@ impl Sessions {
     }
 }
 
+/// Notes that a turn of a session runs, for as long as it lives.
+struct AtWork<'a> {
+    sessions: &'a Mutex<BTreeSet<SessionId>>,
+    session: SessionId,
+}
+
+impl<'a> AtWork<'a> {
+    fn enter(sessions: &'a Mutex<BTreeSet<SessionId>>, session: SessionId) -> Self {
+        sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session);
+        Self { sessions, session }
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.session);
+    }
+}
+
 impl Engine {
     /// An engine over a store's sessions.
     pub fn new(
@@ -104,7 +125,14 @@ impl Engine {
         workshop: Arc<dyn Workshop>,
         observer: Arc<dyn Observer>,
     ) -> Self {
-        Self { sessions, model, workshop, observer, shutdown: CancellationToken::new() }
+        Self {
+            sessions,
+            model,
+            workshop,
+            observer,
+            shutdown: CancellationToken::new(),
+            at_work: Arc::default(),
+        }
     }
 
     /// The sessions.
@@ -114,6 +142,11 @@ impl Engine {
 
     pub(crate) fn observer(&self) -> &dyn Observer {
         self.observer.as_ref()
+    }
+
+    /// The sessions whose turn this engine and its clones run at this moment: what an interrupt at this client is about.
+    pub fn at_work(&self) -> Vec<SessionId> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
     /// Ends this engine and its clones in order: running turns end as stopped by `shutdown`, and no other starts. Goals
@@ -172,6 +205,7 @@ impl Engine {
             Err(error) => return Err(error.into()),
         };
         let number = turn.number();
+        let _at_work = AtWork::enter(&self.at_work, session);
         match drive(turn, self.model.as_ref(), &toolbox, self.observer.as_ref(), &self.shutdown).await? {
             Driven::Ended(outcome) => Ok(Step::Ran { turn: number, outcome }),
             Driven::LeaseLost => Ok(Step::Busy { until: self.sessions.now() }),

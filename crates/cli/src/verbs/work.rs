@@ -1,6 +1,6 @@
 //! `zuno goal run`: the worker without a person (T11).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use clap::Args;
@@ -23,8 +23,9 @@ pub(crate) const HELP: &str = "\
 Works on active Goals without a person: runs the turns that are due and recovers turns whose worker died. Takes the \
 sessions of the workspace, or one, or all.
 
-Waits for more work until Ctrl-C or SIGTERM; both stop the running turn in order and leave the Goal active for the \
-next worker. Waiting costs no model call. With --json each line is an event of the log; the last line is \
+Waits for more work until Ctrl-C or SIGTERM; waiting costs no model call. Ctrl-C interrupts what runs here, as in \
+`zuno run`: the turn stops and its Goal is paused. SIGTERM stops the turn in order and leaves the Goal active for the \
+next worker. With --json each line is an event of the log; the last line is \
 {\"worked\",\"failed\",\"exit\"}.";
 
 /// Arguments of `goal run`.
@@ -82,7 +83,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
             Charge::Workspace(workspace) => format!("the sessions of {}", render::one_line(workspace)),
             Charge::All => "all sessions".to_owned(),
         };
-        let until = if args.once { "until nothing is due" } else { "until Ctrl-C; Goals stay active" };
+        let until = if args.once { "until nothing is due" } else { "until Ctrl-C" };
         output::remark(&format!("working on {of} {until}"));
     }
     let (mut narrator, observer) =
@@ -101,6 +102,9 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
                         return Ok(Exit::Interrupted);
                     }
                     output::remark("stopping in order; once more leaves at once");
+                    if heard == Wish::Interrupt {
+                        interrupt(&opened, args.session.into_iter().chain(engine.at_work())).await?;
+                    }
                     engine.shut_down();
                 }
             }
@@ -120,6 +124,14 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     Ok(exit)
 }
 
+/// A person's interrupt is about what runs here, and about the session that was named (G11).
+async fn interrupt(opened: &Opened, sessions: impl Iterator<Item = SessionId>) -> Result<(), CliError> {
+    for session in sessions.collect::<BTreeSet<_>>() {
+        opened.door.interrupt(session).await?;
+    }
+    Ok(())
+}
+
 /// What is left when nothing is due: says where each session stands that was worked on, or that was named.
 async fn finish(
     context: &Context,
@@ -135,7 +147,7 @@ async fn finish(
         };
     }
     let of_interest = worked.sessions.iter().copied().chain(named);
-    for session in of_interest.collect::<std::collections::BTreeSet<_>>() {
+    for session in of_interest.collect::<BTreeSet<_>>() {
         let view = opened.sessions.view(session).await?;
         if exit == Exit::Done {
             exit = exit_of(&view);

@@ -125,8 +125,11 @@ fn a_worker_that_leaves_an_unfinished_goal_says_so_with_7() {
 }
 
 #[test]
-fn t6_a_worker_told_to_end_stops_its_turn_in_order_and_leaves_the_goal_active() {
-    for (name, code) in [("TERM", 0), ("INT", 130)] {
+fn t6_g11_a_worker_told_to_end_leaves_the_goal_active_and_an_interrupted_one_pauses_it() {
+    for (name, code, status, outcome) in [
+        ("TERM", 0, "active", json!({ "type": "stopped", "reason": "shutdown" })),
+        ("INT", 130, "paused", json!({ "type": "interrupted" })),
+    ] {
         let world = World::with_scenario(SLOW);
         let session = world.session();
         world.run(&["goal", "set", "Reach it"]).expect(0);
@@ -134,10 +137,10 @@ fn t6_a_worker_told_to_end_stops_its_turn_in_order_and_leaves_the_goal_active() 
         wait_for(&world.path("work/started"));
         signal(&child, name);
         Done::of(child.wait_with_output().unwrap()).expect(code);
-        assert_eq!(world.run(&["goal", "show", "--json"]).json()["status"], "active");
+        assert_eq!(world.run(&["goal", "show", "--json"]).json()["status"], status);
         let events = world.run(&["events", "--session", &session, "--json"]).json_lines();
         let last = events.last().unwrap();
-        assert_eq!(last["payload"]["outcome"], json!({ "type": "stopped", "reason": "shutdown" }));
+        assert_eq!(last["payload"]["outcome"], outcome);
         let call = events.iter().rfind(|event| event["kind"] == "call_finished").unwrap();
         assert_eq!(call["payload"]["outcome"], "stopped");
     }
