@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::{Code, EventBody, TurnOutcome, TurnTrigger};
+use domain::{Code, EventBody, SessionId, Timestamp, TurnOutcome, TurnTrigger};
 use policy::IdleReason;
 use runtime::{Scope, Step};
 use serde_json::json;
 use store::ExecuteError;
-use tests::{Probe, World, call, scripted, story, text};
+use tests::{Gate, Probe, Shop, World, call, scripted, story, text};
 use tokio::sync::Barrier;
+
+use crate::stop::spawn_step;
 
 #[tokio::test]
 async fn t6_a_turn_alternates_requests_and_calls_until_an_answer() {
@@ -222,4 +224,43 @@ async fn t6_a_worker_that_lost_its_turn_records_nothing_more() {
     assert_eq!(world.log(session).await, before);
     let step = other.step(session, Scope::All).await.unwrap();
     assert_eq!(step, Step::Idle { why: IdleReason::TurnLost { turn: turn.number() } });
+}
+
+/// When the lease of the running turn ends.
+async fn lease_end(world: &World, session: SessionId) -> Timestamp {
+    world.store.head(session).await.unwrap().unwrap().lease.unwrap().expires_at
+}
+
+#[tokio::test]
+async fn t5_a_turn_keeps_its_lease_while_its_task_lives_and_loses_it_after() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.say(session, "think hard").await;
+    let gate = Gate::default();
+    let step =
+        spawn_step(&world.engine(Probe::gated(scripted("[exhausted]\ntext = \"never\""), &gate)), session);
+    gate.arrival().await;
+    let other =
+        world.engine_of(&world.other_worker(), scripted("[exhausted]\ntext = \"hi\""), Shop::default());
+    // Much longer than a lease lasts, in steps that leave time to renew it.
+    let began = world.clock_now();
+    while world.clock_now() < began.plus_ms(3 * policy::LEASE_MS) {
+        let before = lease_end(&world, session).await;
+        world.clock.advance_ms(policy::LEASE_MS / 2);
+        let mut watch = world.sessions.watch();
+        while lease_end(&world, session).await == before {
+            watch.changed().await;
+        }
+        let until = lease_end(&world, session).await;
+        assert_eq!(other.step(session, Scope::All).await.unwrap(), Step::Busy { until });
+    }
+    // The process lives on without the turn's task; nobody renews for it.
+    step.abort();
+    assert!(step.await.unwrap_err().is_cancelled());
+    let until = lease_end(&world, session).await;
+    world.clock.set(until.plus_ms(-1));
+    assert_eq!(other.step(session, Scope::All).await.unwrap(), Step::Busy { until });
+    world.clock.set(until);
+    let step = other.step(session, Scope::All).await.unwrap();
+    assert!(matches!(step, Step::Recovered { .. }), "{step:?}");
 }
