@@ -247,7 +247,7 @@ impl Workshop for Shop {
     async fn open(&self, workspace: &str) -> std::io::Result<(Toolbox, Arc<dyn Evidence>)> {
         let workspace = tools::Workspace::open(Path::new(workspace)).map_err(std::io::Error::other)?;
         let workspace = Arc::new(workspace);
-        let mut all = tools::all(Arc::clone(&workspace));
+        let mut all = tools::all(Arc::clone(&workspace), tools::Secrets::default());
         all.extend(self.more.iter().cloned());
         Ok((Toolbox::new(all, self.allowed.clone()), workspace))
     }

@@ -15,6 +15,7 @@ use agents::ToolAllowList;
 use domain::{AgentName, Budgets, ModelName};
 use models::ModelSettings;
 use runtime::Model;
+use tools::Secrets;
 
 pub(crate) use file::OnOpen;
 use file::{ProjectFile, UserFile};
@@ -66,6 +67,9 @@ pub(crate) enum ConfigError {
         problem: String,
     },
 }
+
+/// The variables that models take their keys from when nothing names another.
+const USUAL_KEYS: [&str; 3] = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"];
 
 /// Where the program reads its environment: the process, or a map in tests.
 pub(crate) type Environment<'e> = &'e dyn Fn(&str) -> Option<String>;
@@ -173,6 +177,12 @@ impl Config {
         let base = self.path.parent().unwrap_or(Path::new("."));
         models::build(&name, &settings, env, base)
             .map_err(|error| ConfigError::Model { problem: error.to_string() })
+    }
+
+    /// The variables that hold the keys of all models, whichever is used: commands do not get them.
+    pub(crate) fn secrets(&self) -> Secrets {
+        let configured = self.models.values().filter_map(|settings| settings.api_key_env.as_deref());
+        Secrets::named(configured.chain(USUAL_KEYS))
     }
 
     /// The names of the configured models.

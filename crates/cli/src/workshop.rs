@@ -28,7 +28,7 @@ impl Workshop for LocalWorkshop {
         let path = Path::new(workspace);
         let limits = self.config.limits_in(path).map_err(io::Error::other)?;
         let workspace = Arc::new(Workspace::open(path).map_err(io::Error::other)?);
-        let tools = tools::all(Arc::clone(&workspace));
+        let tools = tools::all(Arc::clone(&workspace), self.config.secrets());
         Ok((Toolbox::new(tools, limits.tools), workspace))
     }
 }

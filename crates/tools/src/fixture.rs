@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::Workspace;
+use crate::{Secrets, Workspace};
 
 /// `root` is the workspace, `outside` its neighbour; both are gone when this is dropped.
 pub(crate) struct Fixture {
@@ -59,7 +59,7 @@ impl Fixture {
     }
 
     pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
-        let all = crate::all(Arc::clone(&self.workspace));
+        let all = crate::all(Arc::clone(&self.workspace), Secrets::default());
         all.into_iter().find(|tool| tool.spec().name == name).unwrap()
     }
 

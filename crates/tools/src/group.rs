@@ -1,6 +1,6 @@
 //! A shell with everything it starts, as one thing that can be killed.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -23,24 +23,6 @@ const VANISH: Duration = Duration::from_millis(100);
 
 /// Pause between two looks at a killed group.
 const REAP_POLL: Duration = Duration::from_millis(5);
-
-/// Ends of names of environment variables that hold secrets.
-const SECRET_ENDS: [&str; 6] = ["_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY"];
-
-/// Start of the names of our own variables: they say where the store is and how to speak for the user.
-const OWN_START: &str = "ZUNO_";
-
-/// What a command inherits: everything but secrets, and a sign that it does not act for the user.
-pub(crate) fn environment(ours: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    let mut kept: Vec<_> = ours.filter(|(name, _)| !is_withheld(name)).collect();
-    kept.push(("ZUNO_ACTOR".into(), "agent".into()));
-    kept
-}
-
-fn is_withheld(name: &OsStr) -> bool {
-    let name = name.to_string_lossy().to_ascii_uppercase();
-    name.starts_with(OWN_START) || SECRET_ENDS.iter().any(|end| name.ends_with(end))
-}
 
 /// Starts a shell in its own session, and so in its own process group and without a terminal: nothing it runs can
 /// ask at, or type into, the terminal of the user.
@@ -129,24 +111,5 @@ mod tests {
         assert_eq!(group.shell_exit().await.unwrap().signal(), Some(9));
         group.end().await;
         assert!(group.gone);
-    }
-
-    #[test]
-    fn secrets_stay_out_of_the_environment() {
-        let names = [
-            "PATH",
-            "OPENAI_API_KEY",
-            "github_token",
-            "MY_SECRET",
-            "DB_PASSWORD",
-            "AWS_SECRET_ACCESS_KEY",
-            "ZUNO_STORE",
-            "ZUNO_ACTOR",
-            "TOKENS",
-        ];
-        let kept = environment(names.into_iter().map(|name| (name.into(), "value".into())));
-        let kept: Vec<_> =
-            kept.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
-        assert_eq!(kept, ["PATH=value", "TOKENS=value", "ZUNO_ACTOR=agent"]);
     }
 }

@@ -16,6 +16,7 @@ mod guard;
 mod list_dir;
 mod read_file;
 mod replacement;
+mod secrets;
 mod shell;
 mod walk;
 mod words;
@@ -27,12 +28,13 @@ mod fixture;
 
 use std::sync::Arc;
 
+pub use secrets::Secrets;
 pub use workspace::{Workspace, WorkspaceError};
 
 /// Every tool of this crate on one workspace, in the order in which models are offered them.
 ///
-/// The order never depends on anything, because the list is part of the prefix that prompt caches key on.
-pub fn all(workspace: Arc<Workspace>) -> Vec<Arc<dyn runtime::Tool>> {
+/// Commands do not get the variables that hold `secrets`, nor others that look as if they held some. The order never depends on anything, because the list is part of the prefix that prompt caches key on.
+pub fn all(workspace: Arc<Workspace>, secrets: Secrets) -> Vec<Arc<dyn runtime::Tool>> {
     vec![
         Arc::new(read_file::ReadFile::new(Arc::clone(&workspace))),
         Arc::new(list_dir::ListDir::new(Arc::clone(&workspace))),
@@ -40,7 +42,7 @@ pub fn all(workspace: Arc<Workspace>) -> Vec<Arc<dyn runtime::Tool>> {
         Arc::new(grep::Grep::new(Arc::clone(&workspace))),
         Arc::new(edit_file::EditFile::new(Arc::clone(&workspace))),
         Arc::new(write_file::WriteFile::new(Arc::clone(&workspace))),
-        Arc::new(shell::Shell::new(workspace)),
+        Arc::new(shell::Shell::new(workspace, secrets)),
     ]
 }
 
@@ -48,11 +50,12 @@ pub fn all(workspace: Arc<Workspace>) -> Vec<Arc<dyn runtime::Tool>> {
 mod tests {
     use std::fmt::Write as _;
 
+    use super::*;
     use crate::fixture::Fixture;
 
     #[test]
     fn the_tools_their_order_and_what_they_need() {
-        let specs: Vec<_> = crate::all(Fixture::new().workspace.clone())
+        let specs: Vec<_> = crate::all(Fixture::new().workspace.clone(), Secrets::default())
             .iter()
             .map(|tool| format!("{} {:?}", tool.spec().name, tool.spec().requires))
             .collect();
@@ -69,7 +72,7 @@ mod tests {
 
     #[test]
     fn every_schema_is_strict_and_plain() {
-        for tool in crate::all(Fixture::new().workspace.clone()) {
+        for tool in crate::all(Fixture::new().workspace.clone(), Secrets::default()) {
             let schema = &tool.spec().input_schema;
             assert_eq!(schema["additionalProperties"], false, "{schema}");
             assert_eq!(schema["type"], "object", "{schema}");
@@ -87,7 +90,7 @@ mod tests {
     #[test]
     fn what_models_are_told() {
         let mut told = String::new();
-        for tool in crate::all(Fixture::new().workspace.clone()) {
+        for tool in crate::all(Fixture::new().workspace.clone(), Secrets::default()) {
             let spec = tool.spec();
             let _ = writeln!(told, "{}: {}", spec.name, spec.description);
             let mut keys: Vec<_> = spec.input_schema["properties"].as_object().unwrap().iter().collect();

@@ -1,7 +1,7 @@
 //! `shell`: a command, with everything it starts, for a limited time.
 //!
 //! There is no sandbox here: a command can do what the user can. It gets no input and no terminal, an environment
-//! without secrets, and when its time is over, its turn is stopped or its shell has ended, its whole process group is
+//! without secrets (see `secrets`), and when its time is over, its turn is stopped or its shell has ended, its whole process group is
 //! killed, also when this program is. A process that makes itself a new session on purpose leaves that group; it is
 //! not waited for.
 
@@ -27,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments::{Ignored, decode, schema_of};
 use crate::call::look;
 use crate::capture::Capture;
-use crate::group::{Group, environment, spawn};
+use crate::group::{Group, spawn};
+use crate::secrets::Secrets;
 use crate::workspace::{CHUNK_BYTES, Workspace};
 
 /// Time for a command unless asked otherwise: enough for a build or a test run of usual size.
@@ -53,11 +54,12 @@ struct Arguments {
 
 pub(crate) struct Shell {
     workspace: Arc<Workspace>,
+    secrets: Secrets,
     spec: ToolSpec,
 }
 
 impl Shell {
-    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
+    pub(crate) fn new(workspace: Arc<Workspace>, secrets: Secrets) -> Self {
         let spec = ToolSpec {
             name: "shell",
             description: "Run a command with sh -c and wait for it. Answers with the exit code and the output \
@@ -67,7 +69,7 @@ impl Shell {
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::RunCommand]),
         };
-        Self { workspace, spec }
+        Self { workspace, secrets, spec }
     }
 }
 
@@ -92,6 +94,7 @@ impl Tool for Shell {
         let workdir = self.workspace.relative(arguments.workdir.as_deref().unwrap_or("."))?;
         Ok(Box::new(ShellCall {
             workspace: Arc::clone(&self.workspace),
+            secrets: self.secrets.clone(),
             command: arguments.command,
             workdir,
             timeout: Duration::from_millis(timeout_ms),
@@ -102,6 +105,7 @@ impl Tool for Shell {
 
 struct ShellCall {
     workspace: Arc<Workspace>,
+    secrets: Secrets,
     command: String,
     workdir: PathBuf,
     timeout: Duration,
@@ -139,7 +143,7 @@ impl ShellCall {
             Ok(workspace.root().join(workdir))
         })
         .await?;
-        spawn(&self.command, &workdir, environment(std::env::vars_os()))
+        spawn(&self.command, &workdir, self.secrets.environment(std::env::vars_os()))
             .map_err(|error| ToolFault::Refused(format!("the command could not be started: {error}")))
     }
 }

@@ -138,7 +138,8 @@ fn check_configuration(context: &Context, report: &mut Report) {
 fn unknown_tools(context: &Context, allowed: &ToolAllowList) -> Option<String> {
     let ToolAllowList::Only(names) = allowed else { return None };
     let workspace = Workspace::open(Path::new(context.workspace())).ok()?;
-    let toolbox = Toolbox::new(tools::all(Arc::new(workspace)), ToolAllowList::All);
+    let toolbox =
+        Toolbox::new(tools::all(Arc::new(workspace), tools::Secrets::default()), ToolAllowList::All);
     let known: BTreeSet<_> = toolbox.names().collect();
     let unknown: Vec<_> = names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
     let list = |names: &[&str]| names.join(", ");

@@ -217,3 +217,25 @@ fn i1_a_prompt_to_a_busy_session_is_queued_and_followed() {
     let consumed = world.kinds(&session).iter().filter(|kind| *kind == "input_consumed").count();
     assert_eq!(consumed, 2);
 }
+
+#[test]
+fn no_key_of_a_model_reaches_a_command_whatever_its_variable_is_called() {
+    let world = World::with_scenario(
+        "[[response]]\n[[response.call]]\ntool = \"shell\"\narguments = { command = \"env; echo over\" }\n\
+         [exhausted]\ntext = \"done\"",
+    );
+    let config = std::fs::read_to_string(world.path("home/.config/zuno/zuno.toml")).unwrap();
+    world.configure(&format!(
+        "default_model = \"play\"\n{config}[models.one]\nprotocol = \"openai-chat\"\nmodel = \"m\"\n\
+         api_key_env = \"OPENAI_KEY\"\n[models.two]\nprotocol = \"anthropic\"\nmodel = \"m\"\napi_key_env = \"BRAIN\"\n"
+    ));
+    let mut command = world.command(&["run", "go", "--json"]);
+    command.env("OPENAI_KEY", "first-hidden").env("BRAIN", "second-hidden").env("COPY", "second-hidden");
+    command.env("DATABASE_URL", "postgres://me:third-hidden@host/db").env("HARMLESS", "shown");
+    let done = Done::of(command.output().unwrap()).expect(0);
+    let events = world.run(&["events", "--json"]).expect(0);
+    for text in [&done.stdout, &done.stderr, &events.stdout] {
+        assert!(!text.contains("hidden"), "{text}");
+    }
+    assert!(events.stdout.contains("HARMLESS=shown") && events.stdout.contains("over"), "{}", events.stdout);
+}
