@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Actor, Event, EventBody};
-use crate::failure::FailureClass;
+use crate::failure::{FailureClass, FailureKind};
 use crate::goal::{Goal, GoalStatus, GoalUsage, PauseReason, Remark};
 use crate::id::{
     AgentName, CallRef, GoalId, InputId, LaneId, Revision, Seq, SessionId, Timestamp, TurnNumber,
@@ -297,8 +297,9 @@ impl SessionState {
                     };
                 }
             }
-            // The attempt is over; the phase stays until the next attempt or the turn's end.
-            EventBody::ModelFailed { .. } => {}
+            EventBody::ModelFailed { turn, failure, retry_at, .. } => {
+                core.fail_attempt(*turn, failure.kind, *retry_at);
+            }
             EventBody::ModelResponded { turn, calls, .. } => {
                 if let Some(running) = core.running_mut(*turn) {
                     running.phase = if calls.is_empty() {
@@ -384,6 +385,13 @@ impl Core {
         }
         if let Some(slot) = self.lanes.get_mut(lane) {
             slot.running = Some(running);
+        }
+    }
+
+    fn fail_attempt(&mut self, turn: TurnNumber, failure: FailureKind, retry_at: Option<Timestamp>) {
+        let Some(running) = self.running_mut(turn) else { return };
+        if let TurnPhase::Requesting { attempt, estimated_input, charged_to } = running.phase {
+            running.phase = TurnPhase::Failed { attempt, estimated_input, charged_to, failure, retry_at };
         }
     }
 

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::Effect;
-use crate::failure::Failure;
-use crate::id::{AgentName, CallRef, GoalId, InputId, ModelName, Revision, TurnNumber};
+use crate::failure::{Failure, FailureKind};
+use crate::id::{AgentName, CallRef, GoalId, InputId, ModelName, Revision, Timestamp, TurnNumber};
 
 /// Why a turn started. There is no third way (T1).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -204,6 +204,19 @@ pub enum TurnPhase {
         estimated_input: u64,
         /// The Goal that pays for it: the bound one, if it was active when the request began (G4).
         charged_to: Option<GoalId>,
+    },
+    /// The last attempt at the request failed.
+    Failed {
+        /// Which attempt it was.
+        attempt: u32,
+        /// What the input of the request is estimated to cost.
+        estimated_input: u64,
+        /// The Goal that pays for it.
+        charged_to: Option<GoalId>,
+        /// What it failed with.
+        failure: FailureKind,
+        /// When the same request may be tried again; absent if the turn gives up.
+        retry_at: Option<Timestamp>,
     },
     /// The response asked for calls, and at least one has no result yet.
     Calling {

@@ -27,7 +27,8 @@ pub(crate) fn admit(
         return Err(dealt_with(call));
     }
     grant::check_call(open.tool, call_grant, draft.state.core.mode)?;
-    if running.goal_completed_in.is_some_and(|done| call.request > done) {
+    // A turn that completed its Goal has nothing left to do but to report (T6).
+    if running.goal_completed_in.is_some() {
         return Err(turn::stopping(StopReason::GoalChanged));
     }
     draft.emit(EventBody::CallAdmitted { call, tool: open.tool.to_owned(), effect: effect.clone() });
@@ -39,7 +40,7 @@ fn open_call(running: &RunningTurn, call: CallRef) -> Result<OpenCall<'_>, Rejec
     let open = running.open_calls().into_iter().find(|open| open.call == call);
     open.ok_or_else(|| match &running.phase {
         TurnPhase::Calling { .. } => dealt_with(call),
-        TurnPhase::Ready | TurnPhase::Requesting { .. } | TurnPhase::Answered => {
+        TurnPhase::Ready | TurnPhase::Requesting { .. } | TurnPhase::Failed { .. } | TurnPhase::Answered => {
             turn::out_of_order("a call", running)
         }
     })

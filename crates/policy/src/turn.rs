@@ -103,12 +103,13 @@ pub(crate) fn begin_request(
     let running = at_boundary(draft, turn)?;
     let (request, attempt) = match &running.phase {
         TurnPhase::Ready => (running.request + 1, 1),
-        TurnPhase::Requesting { attempt, .. } if *attempt < retry::ATTEMPTS_IN_PLACE => {
+        TurnPhase::Failed { attempt, retry_at: Some(at), .. } if *at <= draft.now() => {
             (running.request, attempt + 1)
         }
-        TurnPhase::Requesting { .. } | TurnPhase::Calling { .. } | TurnPhase::Answered => {
-            return Err(out_of_order("a model request", &running));
-        }
+        TurnPhase::Failed { .. }
+        | TurnPhase::Requesting { .. }
+        | TurnPhase::Calling { .. }
+        | TurnPhase::Answered => return Err(out_of_order("a model request", &running)),
     };
     if running.goal_completed_in.is_some_and(|done| request > done + 1) {
         return Err(stopping(StopReason::GoalChanged));
@@ -151,6 +152,8 @@ pub(crate) fn out_of_order(what: &str, running: &RunningTurn) -> Rejection {
     let phase = match &running.phase {
         TurnPhase::Ready => "between requests",
         TurnPhase::Requesting { .. } => "waiting for the model",
+        TurnPhase::Failed { retry_at: Some(_), .. } => "waiting to try its request again",
+        TurnPhase::Failed { retry_at: None, .. } => "left with a failed request",
         TurnPhase::Calling { .. } => "at its calls",
         TurnPhase::Answered => "answered",
     };
@@ -238,9 +241,11 @@ pub(crate) fn end(
         return Err(out_of_order("an end before every admitted call has its result", &running));
     }
     finish_unadmitted_calls(draft, &running, "not run: the turn ended first");
-    if may_have_cost(&outcome) {
-        charge_unanswered(draft, &running);
-    }
+    let failure = match &outcome {
+        TurnOutcome::Failed { failure } => Some(failure.kind),
+        TurnOutcome::Completed | TurnOutcome::Interrupted | TurnOutcome::Stopped { .. } => None,
+    };
+    charge_unanswered(draft, &running, failure);
     let fate = match &outcome {
         TurnOutcome::Interrupted => Unconsumed::Cancel(InputCancelReason::Interrupted),
         TurnOutcome::Failed { .. } => Unconsumed::Cancel(InputCancelReason::TurnFailed),
@@ -255,11 +260,10 @@ pub(crate) fn end(
     Ok(())
 }
 
-/// Whether a request without an answer may have cost something. One that the provider turned away, or that never
+/// Whether a failed request may have cost something. One that the provider turned away, or that never
 /// reached it, did not: an outage of a night must not use up the budget.
-const fn may_have_cost(outcome: &TurnOutcome) -> bool {
-    let TurnOutcome::Failed { failure } = outcome else { return true };
-    match failure.kind {
+const fn may_have_cost(failure: FailureKind) -> bool {
+    match failure {
         FailureKind::StreamIncomplete
         | FailureKind::EmptyResponse
         | FailureKind::ProviderProtocol
@@ -280,9 +284,16 @@ const fn may_have_cost(outcome: &TurnOutcome) -> bool {
     }
 }
 
-/// A request that was sent and never answered still cost something (G4, G5).
-fn charge_unanswered(draft: &mut Draft<'_>, running: &RunningTurn) {
-    if let TurnPhase::Requesting { estimated_input, charged_to, .. } = running.phase {
+/// A request that was sent and never answered still cost something (G4, G5). `ending` is what the turn fails with.
+fn charge_unanswered(draft: &mut Draft<'_>, running: &RunningTurn, ending: Option<FailureKind>) {
+    let (estimated_input, charged_to, failure) = match running.phase {
+        TurnPhase::Requesting { estimated_input, charged_to, .. } => (estimated_input, charged_to, ending),
+        TurnPhase::Failed { estimated_input, charged_to, failure, .. } => {
+            (estimated_input, charged_to, Some(failure))
+        }
+        TurnPhase::Ready | TurnPhase::Calling { .. } | TurnPhase::Answered => return,
+    };
+    if failure.is_none_or(may_have_cost) {
         let usage = TokenUsage { input: estimated_input, estimated: true, ..TokenUsage::default() };
         budget::charge(draft, charged_to, running.number, running.request, usage);
     }
@@ -369,7 +380,7 @@ pub(crate) fn recover(
         emit_finished(draft, &open, outcome, result, None);
     }
     finish_unadmitted_calls(draft, &running, "not run: the worker died first");
-    charge_unanswered(draft, &running);
+    charge_unanswered(draft, &running, None);
     let is_interrupted = running.stop == Some(StopReason::Interrupted);
     let fate =
         if is_interrupted { Unconsumed::Cancel(InputCancelReason::Interrupted) } else { Unconsumed::Return };

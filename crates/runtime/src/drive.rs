@@ -6,7 +6,8 @@ mod watched;
 
 use agents::Role;
 use domain::{
-    Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason, TokenUsage, TurnOutcome,
+    CallOutcome, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason, TokenUsage,
+    TurnOutcome,
 };
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
@@ -192,18 +193,28 @@ impl Driver<'_> {
             self.check_shutdown()?;
             let request = self.request().await?;
             let response = self.ask(&request).await?;
-            let completed_before = self.turn.running().and_then(|running| running.goal_completed_in);
+            let is_last = self.goal_is_completed();
             let calls = self.record(&request, response).await?;
-            if calls.is_empty() || completed_before.is_some() {
+            if calls.is_empty() || is_last {
                 return Err(Leave::End(TurnOutcome::Completed));
             }
             for (index, call) in (0..).zip(calls) {
                 self.check_shutdown()?;
                 let call_ref = self.turn.call(index);
-                self.call(call_ref, &call, &request.tools).await?;
+                if self.goal_is_completed() {
+                    let text = "not run: the Goal is completed; report to the user".to_owned();
+                    self.turn.refuse_call(call_ref, CallOutcome::NotRun, text).await?;
+                } else {
+                    self.call(call_ref, &call, &request.tools).await?;
+                }
                 self.follow();
             }
         }
+    }
+
+    /// Whether this turn completed its Goal: no call runs any more, and one more answer ends it (G12).
+    fn goal_is_completed(&self) -> bool {
+        self.turn.running().is_some_and(|running| running.goal_completed_in.is_some())
     }
 
     /// Leaves because the turn is to stop. Why, is decided where it ends; a shutdown is known here alone.

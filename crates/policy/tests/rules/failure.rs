@@ -89,6 +89,39 @@ fn fail_attempt(world: &mut World, kind: FailureKind, elapsed_ms: i64) -> Option
     retry_at.map(|at| at.0 - world.now)
 }
 
+fn fail_again(world: &mut World) -> Result<Vec<domain::Event>, policy::Rejection> {
+    let turn = world.running().number;
+    let failure = failure(FailureKind::ServerError);
+    world.runtime(&RuntimeCommand::FailRequest { turn, failure, elapsed_ms: 0, jitter: Jitter::default() })
+}
+
+#[test]
+fn t9_an_attempt_waits_its_time() {
+    let mut world = World::open();
+    world.submit("go");
+    let turn = world.start();
+    world.request(turn);
+    assert_eq!(fail_attempt(&mut world, FailureKind::ServerError, 0), Some(2_000));
+    world.now += 1_999;
+    assert_eq!(code(world.runtime(&begin(turn))), domain::Code::OutOfOrder);
+    world.now += 1;
+    world.runtime(&begin(turn)).unwrap();
+}
+
+#[test]
+fn g4_t9_a_stop_during_the_wait_charges_only_what_may_have_cost() {
+    for (kind, tokens) in [(FailureKind::RateLimited, 0), (FailureKind::StreamIncomplete, 500)] {
+        let mut world = World::open();
+        world.set_goal();
+        let turn = world.start();
+        world.request(turn);
+        fail_attempt(&mut world, kind, 0);
+        world.user(&UserCommand::Interrupt).unwrap();
+        world.runtime(&end(turn, TurnOutcome::Completed)).unwrap();
+        assert_eq!(world.goal().usage.tokens.charged(), tokens, "{kind}");
+    }
+}
+
 #[test]
 fn t9_a_request_is_first_repeated_in_place() {
     let mut world = World::open();
@@ -100,6 +133,7 @@ fn t9_a_request_is_first_repeated_in_place() {
         waits.push(fail_attempt(&mut world, FailureKind::ServerError, 1_000));
     }
     assert_eq!(waits, [Some(2_000), Some(4_000), Some(8_000), None]);
+    assert_eq!(code(fail_again(&mut world)), domain::Code::OutOfOrder, "one failure per attempt");
     assert_eq!(code(world.runtime(&begin(turn))), domain::Code::OutOfOrder, "a fifth attempt");
 }
 
@@ -107,12 +141,24 @@ fn t9_a_request_is_first_repeated_in_place() {
 fn t9_attempts_in_place_end_with_their_time_and_with_a_stop() {
     let mut world = World::open();
     world.submit("go");
-    let turn = world.start();
-    world.request(turn);
-    assert_eq!(fail_attempt(&mut world, FailureKind::ServerError, 179_000), None);
-    assert_eq!(fail_attempt(&mut world, FailureKind::Authentication, 0), None);
-    world.user(&UserCommand::Interrupt).unwrap();
-    assert_eq!(fail_attempt(&mut world, FailureKind::ServerError, 0), None);
+    for (kind, elapsed_ms, is_interrupted) in [
+        (FailureKind::ServerError, 179_000, false),
+        (FailureKind::Authentication, 0, false),
+        (FailureKind::ServerError, 0, true),
+    ] {
+        let turn = world.start();
+        world.request(turn);
+        if is_interrupted {
+            world.user(&UserCommand::Interrupt).unwrap();
+        }
+        assert_eq!(fail_attempt(&mut world, kind, elapsed_ms), None);
+        assert_eq!(
+            code(world.runtime(&begin(turn))).name(),
+            if is_interrupted { "turn_stopping" } else { "out_of_order" }
+        );
+        world.runtime(&end(turn, TurnOutcome::Failed { failure: failure(kind) })).unwrap();
+        world.submit("again");
+    }
 }
 
 #[test]

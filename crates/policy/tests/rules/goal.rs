@@ -4,7 +4,7 @@ use domain::{
     Actor, BlockCode, Budgets, Code, Effect, EventBody, FailureKind, GoalStatus, Mode, Objective,
     PauseReason, StopReason, TokenUsage, TurnOutcome,
 };
-use policy::UserCommand;
+use policy::{Jitter, RuntimeCommand, UserCommand};
 use proptest::prelude::*;
 use serde_json::json;
 use testkit::goal_id;
@@ -285,9 +285,13 @@ fn g5_attempts_at_one_request_are_one_charge() {
     let mut world = World::open();
     world.set_goal();
     let turn = world.start();
-    for _ in 0..3 {
+    for _ in 0..2 {
         world.request(turn);
+        let failure = failure(FailureKind::StreamIncomplete);
+        let jitter = Jitter::default();
+        world.runtime(&RuntimeCommand::FailRequest { turn, failure, elapsed_ms: 0, jitter }).unwrap();
     }
+    world.request(turn);
     world.runtime(&respond(turn, &[], spent(70))).unwrap();
     assert_eq!((world.running().request, world.goal().usage.tokens.charged()), (1, 70));
 }

@@ -289,8 +289,7 @@ fn step_on(world: &mut World, step: &Step) -> Outcome {
             Some(kind) if *attempt < 2 => {
                 let failure = failure(kind);
                 let jitter = Jitter::from_random(step.tokens);
-                world.runtime(&RuntimeCommand::FailRequest { turn, failure, elapsed_ms: 0, jitter })?;
-                world.runtime(&begin(turn))
+                world.runtime(&RuntimeCommand::FailRequest { turn, failure, elapsed_ms: 0, jitter })
             }
             Some(kind) => world.runtime(&end(turn, TurnOutcome::Failed { failure: failure(kind) })),
             None => {
@@ -298,6 +297,13 @@ fn step_on(world: &mut World, step: &Step) -> Outcome {
                 world.runtime(&respond(turn, &tools, spent(step.tokens)))
             }
         },
+        TurnPhase::Failed { retry_at: Some(at), .. } => {
+            world.now = world.now.max(at.0);
+            world.runtime(&begin(turn))
+        }
+        TurnPhase::Failed { failure: kind, .. } => {
+            world.runtime(&end(turn, TurnOutcome::Failed { failure: failure(*kind) }))
+        }
         TurnPhase::Calling { .. } => {
             let open = running.open_calls();
             let admitted = open.iter().find(|call| call.effect.is_some()).map(|open| open.call);

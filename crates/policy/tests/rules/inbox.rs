@@ -4,7 +4,7 @@ use domain::{
     Code, EventBody, FailureKind, GoalStatus, InputCancelReason, InputId, LaneId, PauseReason, QUEUED_ROWS,
     RETURNS, Seq, StopReason, TurnEnd, TurnOutcome, TurnTrigger,
 };
-use policy::{IdleReason, NextAction, UserCommand};
+use policy::{IdleReason, Jitter, NextAction, RuntimeCommand, UserCommand};
 
 use super::world::{World, admit, begin, code, end, failure, kinds, owner, start_work, submit};
 
@@ -56,6 +56,10 @@ fn i2_a_row_is_taken_with_the_turn_and_consumed_with_its_first_request() {
     let events = world.runtime(&begin(turn)).unwrap();
     assert_eq!(kinds(&events), ["input_consumed", "model_requested"]);
     assert_eq!(world.inbox(), [0; 0]);
+    let failure = failure(FailureKind::ServerError);
+    let jitter = Jitter::default();
+    world.runtime(&RuntimeCommand::FailRequest { turn, failure, elapsed_ms: 0, jitter }).unwrap();
+    world.now += 2_000;
     let events = world.runtime(&begin(turn)).unwrap();
     assert_eq!(kinds(&events), ["model_requested"], "consumed once");
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::{
     Budgets, CallOutcome, CallRef, Capability, CapabilitySet, Code, Core, Digest, Effect, Event, EventBody,
     Failure, FailureKind, Goal, GoalId, GoalStatus, LaneId, ModelCall, PlanId, Seq, SessionState, Timestamp,
-    TokenUsage, TurnNumber, TurnOutcome, Violation,
+    TokenUsage, TurnNumber, TurnOutcome, TurnPhase, Violation,
 };
 use policy::{
     AgentCommand, CallGrant, Command, ContinuationView, Facts, Jitter, Lease, NextAction, Owner, PlanUpdate,
@@ -164,7 +164,11 @@ impl World {
         self.state.core.last_turn
     }
 
+    /// Begins a request, or the next attempt at one that failed, when its wait is over.
     pub(crate) fn request(&mut self, turn: TurnNumber) {
+        if let TurnPhase::Failed { retry_at: Some(at), .. } = self.running().phase {
+            self.now = self.now.max(at.0);
+        }
         self.runtime(&begin(turn)).unwrap();
     }
 
@@ -197,7 +201,9 @@ impl World {
 
     /// One request that fails this way after all attempts, and the end of the turn.
     pub(crate) fn fail(&mut self, turn: TurnNumber, failure: Failure) -> Vec<Event> {
-        self.request(turn);
+        if self.running().phase == TurnPhase::Ready {
+            self.request(turn);
+        }
         self.runtime(&end(turn, TurnOutcome::Failed { failure })).unwrap()
     }
 

@@ -124,7 +124,7 @@ fn next(calls: u32, state: &SessionState) -> Act {
         TurnPhase::Ready => Act::Begin,
         TurnPhase::Requesting { .. } => Act::Respond { calls },
         TurnPhase::Calling { .. } => Act::Refuse { index: running.open_calls()[0].call.index },
-        TurnPhase::Answered => Act::End { failed: false },
+        TurnPhase::Answered | TurnPhase::Failed { .. } => Act::End { failed: false },
     }
 }
 
