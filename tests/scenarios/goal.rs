@@ -84,6 +84,38 @@ async fn g2_a_bound_turn_completes_its_goal_and_gets_one_more_answer() {
     assert_eq!((goal.usage.tokens.charged(), goal.usage.turns), (300, 2));
 }
 
+#[tokio::test]
+async fn t6_no_call_of_the_completing_response_runs_after_the_completion() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.goal(session, "reach it").await;
+    let model = Probe::on(answering(|number, _| {
+        Ok(match number {
+            1 => calls(&[
+                ("write_file", json!({ "path": "before", "content": "x" }).to_string()),
+                ("goal_update", json!({ "status": "completed" }).to_string()),
+                ("write_file", json!({ "path": "after", "content": "x" }).to_string()),
+                ("shell", json!({ "command": "touch after" }).to_string()),
+            ]),
+            _ => text("Done."),
+        })
+    }));
+    world.run(session, model.clone()).await;
+    assert_eq!((world.path("before").exists(), world.path("after").exists()), (true, false));
+    let outcomes: Vec<_> = world
+        .log(session)
+        .await
+        .into_iter()
+        .filter_map(|event| match event.body {
+            EventBody::CallFinished { outcome, .. } => Some(outcome),
+            _ => None,
+        })
+        .collect();
+    let (ran, not_run) = (CallOutcome::Succeeded, CallOutcome::NotRun);
+    assert_eq!(outcomes, [ran, ran, not_run, not_run]);
+    assert_eq!(model.count(), 2, "one more answer");
+}
+
 /// A turn that calls `goal_update`, and what its model reads; `meanwhile` happens before the call.
 async fn completing(
     world: &World,
