@@ -24,7 +24,8 @@ pub(crate) const HELP: &str = "\
 Sends a prompt to an agent and streams what it does: the model's words on stdout, everything else on stderr.
 
 Without --session it opens a new session. With --goal the session works on until the Goal is finished or held. \
-Ctrl-C interrupts: the turn stops, an active Goal is paused. With --json each line is an event of the log; the last \
+Ctrl-C interrupts: the turn stops, an active Goal is paused. SIGTERM stops the turn in order, and the exit code says \
+how the work stands: 0 or 7. With --json each line is an event of the log; the last \
 line is {\"outcome\",\"session\",\"turn\",\"goal\",\"exit\"}.";
 
 /// Arguments of `run`.
@@ -87,7 +88,16 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
     let engine = Engine::new(opened.sessions.clone(), model, workshop, observer);
     let has_goal = order.goal.is_some();
     let row = submit(&config, &opened, &view, order).await?;
-    let mut run = Run { context, opened: &opened, engine, narrator, signals, session, interrupted: false };
+    let mut run = Run {
+        context,
+        opened: &opened,
+        engine,
+        narrator,
+        signals,
+        session,
+        interrupted: false,
+        ending: false,
+    };
     let scope = if has_goal { Scope::All } else { Scope::InputOnly };
     let mut rest = run.until_rest(scope).await?;
     let mut minds_goal = has_goal;
@@ -141,7 +151,10 @@ struct Run<'a> {
     narrator: Narrator,
     signals: Signals,
     session: SessionId,
+    /// The person interrupted, which is on record.
     interrupted: bool,
+    /// The process is to end.
+    ending: bool,
 }
 
 impl Run<'_> {
@@ -154,14 +167,13 @@ impl Run<'_> {
                 rest = &mut working => break rest,
                 told = self.narrator.tell_next() => heard(told)?,
                 wish = self.signals.next() => match wish {
-                    Wish::Interrupt if self.interrupted => return Ok(None),
+                    Wish::Interrupt if self.interrupted || self.ending => return Ok(None),
                     Wish::Interrupt => {
-                        self.interrupted = true;
                         output::remark("interrupting; Ctrl-C again leaves at once");
-                        self.opened.door.interrupt(self.session).await?;
+                        self.interrupt().await?;
                     }
                     Wish::End => {
-                        self.interrupted = true;
+                        self.ending = true;
                         self.engine.shut_down();
                     }
                 },
@@ -172,16 +184,24 @@ impl Run<'_> {
         Ok(Some(rest?))
     }
 
+    /// Stops the turn, pauses the Goal and holds the queue, durably (G11).
+    async fn interrupt(&mut self) -> Result<(), CliError> {
+        self.opened.door.interrupt(self.session).await?;
+        self.interrupted = true;
+        Ok(())
+    }
+
     /// Whether the Goal that is active goes on here (T11).
     async fn goal_goes_on(&mut self, on_open: OnOpen) -> Result<bool, CliError> {
         if self.interrupted {
             return Ok(false);
         }
-        if on_open == OnOpen::Continue {
+        if on_open == OnOpen::Continue && !self.ending {
             return Ok(true);
         }
-        let goes_on = !self.context.out.is_json() && output::has_person() && self.ask().await?;
-        if !goes_on {
+        let can_ask = !self.ending && !self.context.out.is_json() && output::has_person();
+        let goes_on = can_ask && self.ask().await?;
+        if !goes_on && !self.interrupted {
             let way = format!("zuno goal run --session {}", self.session);
             output::remark(&format!("the Goal of this session is active and waits; go on with\n  {way}"));
         }
@@ -202,7 +222,15 @@ impl Run<'_> {
                 let line = answer.ok().and_then(Result::ok).unwrap_or_default();
                 Ok(matches!(line.trim(), "y" | "Y" | "yes"))
             }
-            _ = self.signals.next() => Ok(false),
+            wish = self.signals.next() => {
+                match wish {
+                    Wish::Interrupt => self.interrupt().await?,
+                    Wish::End => self.ending = true,
+                }
+                // The catch-up tells what the interrupt did.
+                heard(self.narrator.catch_up().await)?;
+                Ok(false)
+            }
         }
     }
 

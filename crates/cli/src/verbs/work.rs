@@ -25,7 +25,7 @@ sessions of the workspace, or one, or all.
 
 Waits for more work until Ctrl-C or SIGTERM; waiting costs no model call. Ctrl-C interrupts what runs here, as in \
 `zuno run`: the turn stops and its Goal is paused. SIGTERM stops the turn in order and leaves the Goal active for the \
-next worker. With --json each line is an event of the log; the last line is \
+next worker; as in `zuno run` the exit code then says how the work stands: 0 or 7. With --json each line is an event of the log; the last line is \
 {\"worked\",\"failed\",\"exit\"}.";
 
 /// Arguments of `goal run`.
@@ -113,8 +113,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     heard(narrator.catch_up().await)?;
     let exit = match wish {
         Some(Wish::Interrupt) => Exit::Interrupted,
-        Some(Wish::End) => Exit::Done,
-        None => finish(context, &opened, args.session, &worked).await?,
+        Some(Wish::End) | None => finish(context, &opened, args.session, &worked).await?,
     };
     if context.out.is_json() {
         let failed = worked.failed.iter().map(|(session, error)| (*session, error.to_string())).collect();

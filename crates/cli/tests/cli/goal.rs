@@ -127,7 +127,7 @@ fn a_worker_that_leaves_an_unfinished_goal_says_so_with_7() {
 #[test]
 fn t6_g11_a_worker_told_to_end_leaves_the_goal_active_and_an_interrupted_one_pauses_it() {
     for (name, code, status, outcome) in [
-        ("TERM", 0, "active", json!({ "type": "stopped", "reason": "shutdown" })),
+        ("TERM", 7, "active", json!({ "type": "stopped", "reason": "shutdown" })),
         ("INT", 130, "paused", json!({ "type": "interrupted" })),
     ] {
         let world = World::with_scenario(SLOW);

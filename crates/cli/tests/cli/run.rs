@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::goal::THREE_TURNS;
-use crate::world::{Done, World, signal, wait_for};
+use crate::world::{Done, Terminal, World, signal, wait_for};
 
 const GREETING: &str = r#"
 [[response]]
@@ -238,4 +238,45 @@ fn no_key_of_a_model_reaches_a_command_whatever_its_variable_is_called() {
         assert!(!text.contains("hidden"), "{text}");
     }
     assert!(events.stdout.contains("HARMLESS=shown") && events.stdout.contains("over"), "{}", events.stdout);
+}
+
+/// A person at a terminal is asked whether the Goal goes on, and a signal is the answer. How the run ends, and the Goal.
+fn asked_and_answered_with(name: &str) -> (i32, Value, String) {
+    let world = World::with_scenario(THREE_TURNS);
+    let session = world.session();
+    world.run(&["goal", "set", "Greet"]).expect(0);
+    let mut terminal = Terminal::open();
+    let mut command = world.command(&["run", "first this", "--session", &session]);
+    let mut child = command.stdin(terminal.stream()).stderr(terminal.stream()).spawn().unwrap();
+    terminal.read_until("Go on with it? [y/N]");
+    signal(&child, name);
+    let code = child.wait().unwrap().code().unwrap();
+    world.command(&["--version"]).stdout(terminal.stream()).status().unwrap();
+    let shown = terminal.read_until(env!("CARGO_PKG_VERSION"));
+    (code, world.run(&["goal", "show", "--json"]).json(), shown)
+}
+
+#[test]
+fn g11_ctrl_c_at_a_question_interrupts_durably() {
+    let (code, goal, shown) = asked_and_answered_with("INT");
+    assert_eq!((code, &goal["status"], &goal["reason"]), (130, &json!("paused"), &json!("interrupted")));
+    assert!(shown.contains("the Goal is paused") && !shown.contains("is active and waits"), "{shown}");
+}
+
+#[test]
+fn an_end_at_a_question_leaves_the_goal_as_it_is() {
+    let (code, goal, shown) = asked_and_answered_with("TERM");
+    assert_eq!((code, &goal["status"], &goal["continuations"]), (0, &json!("active"), &json!(0)));
+    assert!(shown.contains("is active and waits; go on with"), "{shown}");
+}
+
+#[test]
+fn t6_a_run_told_to_end_leaves_the_goal_active_and_says_that_it_is_not_finished() {
+    let world = World::with_scenario(SLOW);
+    let child = world.command(&["run", "go", "--goal", "Reach it", "--json"]).spawn().unwrap();
+    wait_for(&world.path("work/started"));
+    signal(&child, "TERM");
+    let ended = Done::of(child.wait_with_output().unwrap()).expect(7).json_lines().pop().unwrap();
+    assert_eq!(ended["outcome"], json!({ "type": "stopped", "reason": "shutdown" }));
+    assert_eq!(ended["goal"]["status"], "active");
 }

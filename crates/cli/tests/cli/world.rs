@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -130,6 +130,43 @@ impl Done {
 
     pub(crate) fn json_lines(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// A terminal: what a person types into, and what a program reads and writes.
+pub(crate) struct Terminal {
+    pub(crate) person: fs::File,
+    program: fs::File,
+}
+
+impl Terminal {
+    pub(crate) fn open() -> Self {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&person).unwrap();
+        unlockpt(&person).unwrap();
+        let name = ptsname(&person, Vec::new()).unwrap().into_string().unwrap();
+        let program = fs::File::options().read(true).write(true).open(name).unwrap();
+        Self { person: person.into(), program }
+    }
+
+    /// The terminal as a stream of a program.
+    pub(crate) fn stream(&self) -> Stdio {
+        self.program.try_clone().unwrap().into()
+    }
+
+    /// Reads what the program shows until a text is there.
+    pub(crate) fn read_until(&mut self, text: &str) -> String {
+        let mut shown = Vec::new();
+        loop {
+            let mut bytes = [0; 1024];
+            let read = self.person.read(&mut bytes).unwrap();
+            shown.extend_from_slice(&bytes[..read]);
+            let shown = String::from_utf8_lossy(&shown);
+            if shown.contains(text) {
+                return shown.into_owned();
+            }
+        }
     }
 }
 
