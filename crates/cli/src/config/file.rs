@@ -3,7 +3,8 @@
 //! An error shows a line's number and key, never the line: a secret may stand there by mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Range;
 use std::path::Path;
@@ -118,11 +119,9 @@ impl ProjectFile {
 /// A file's text; `None` if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     let fault = |problem: String| ConfigError::File { path: path.to_owned(), line: None, problem };
-    let file = match std::fs::File::open(path) {
+    let file = match open_regular(path) {
         Ok(file) => file,
-        Err(error)
-            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
-        {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
         Err(error) => return Err(fault(format!("cannot be read: {error}"))),
@@ -135,6 +134,18 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
         return Err(fault(format!("is larger than {} KiB", FILE_BYTES >> 10)));
     }
     Ok(Some(text))
+}
+
+/// Opens a file that has an end. A project brings its own file, and to open a pipe or a device can block for ever.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let refuse_others = |found: Metadata| {
+        if found.is_file() { Ok(()) } else { Err(io::Error::other("it is not a regular file")) }
+    };
+    refuse_others(std::fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    // It may have been swapped in between.
+    refuse_others(file.metadata()?)?;
+    Ok(file)
 }
 
 fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {

@@ -203,6 +203,34 @@ fn a_broken_configuration_is_5_and_says_where() {
 }
 
 #[test]
+fn a_configuration_that_is_no_regular_file_is_5_and_blocks_nothing() {
+    for place in ["home/.config/zuno/zuno.toml", "work/.zuno/zuno.toml"] {
+        let world = World::new();
+        let path = world.path(place);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let refused = || {
+            let done = world.run(&["session", "new"]).expect(5);
+            let said = format!("{}: cannot be read: it is not a regular file", path.display());
+            // The workspace is named without symbolic links, the home as it is.
+            assert!(done.stderr.contains(said.strip_prefix("/").unwrap()), "{}", done.stderr);
+            world.run(&["doctor"]).expect(5);
+        };
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        refused();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        refused();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        refused();
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
+        let done = world.run(&["session", "new"]).expect(5);
+        assert!(done.stderr.contains("is larger than 1024 KiB"), "{}", done.stderr);
+    }
+}
+
+#[test]
 fn a_project_picks_the_agent_and_lowers_the_budget() {
     let world = World::new();
     world.configure("default_agent = \"deep\"\n[budgets]\ntokens = 5000\nturns = 50\n");
