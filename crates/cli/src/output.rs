@@ -81,7 +81,8 @@ pub(crate) fn dim(text: &str) -> String {
     if stderr_has_colour() { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
 }
 
-fn stderr_has_colour() -> bool {
+/// Whether stderr is a terminal that shows colours, and nobody asked for plain text.
+pub(crate) fn stderr_has_colour() -> bool {
     let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
     unset("NO_COLOR")
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

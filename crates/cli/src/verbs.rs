@@ -95,7 +95,11 @@ fn log_to_stderr() {
         .with_env_var("ZUNO_LOG")
         .from_env_lossy();
     // A second logger would mean that somebody embeds this program; theirs stays.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(output::stderr_has_colour())
+        .with_writer(std::io::stderr)
+        .try_init();
 }
 
 #[cfg(test)]

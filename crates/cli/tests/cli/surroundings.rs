@@ -1,6 +1,6 @@
 //! What is touched and when, who may act, configuration, and the wrong command line.
 
-use crate::world::World;
+use crate::world::{Terminal, World};
 
 const SOME_SESSION: &str = "01a23137-31b3-740b-8e33-dfa7a5b4e8ac";
 
@@ -310,4 +310,25 @@ fn a_reader_that_leaves_early_is_no_fault() {
     let mut child = world.command(&["events"]).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_log_has_colours_only_for_a_terminal_that_wants_them() {
+    let first_session = |variable: &str, value: &str, stderr: std::process::Stdio| {
+        // A new store logs that it gets its schema.
+        let world = World::new();
+        let mut command = world.command(&["session", "new"]);
+        command.env("ZUNO_LOG", "debug").env("TERM", "xterm").env(variable, value);
+        command.stderr(stderr).output().unwrap()
+    };
+    let piped = String::from_utf8(first_session("LANG", "C", std::process::Stdio::piped()).stderr).unwrap();
+    assert!(piped.contains("the schema moved") && !piped.contains('\u{1b}'), "{piped}");
+    for (variable, value, has_colours) in
+        [("LANG", "C", true), ("NO_COLOR", "1", false), ("NO_COLOR", "", true), ("TERM", "dumb", false)]
+    {
+        let mut terminal = Terminal::open();
+        first_session(variable, value, terminal.stream());
+        let shown = terminal.read_until("the schema moved");
+        assert_eq!(shown.contains('\u{1b}'), has_colours, "{variable}={value}: {shown}");
+    }
 }
