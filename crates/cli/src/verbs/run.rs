@@ -99,7 +99,13 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
         ending: false,
     };
     let scope = if has_goal { Scope::All } else { Scope::InputOnly };
-    let mut rest = run.until_rest(scope).await?;
+    let mut rest = match run.until_rest(scope).await {
+        Ok(rest) => rest,
+        Err(error) => {
+            run.say_what_is_left(row).await;
+            return Err(error);
+        }
+    };
     let mut minds_goal = has_goal;
     if rest == Some(Rest::GoalHeldBack) && run.goal_goes_on(config.on_open()).await? {
         minds_goal = true;
@@ -231,6 +237,24 @@ impl Run<'_> {
                 heard(self.narrator.catch_up().await)?;
                 Ok(false)
             }
+        }
+    }
+
+    /// Says what stays behind of a run that something around it broke off. What was submitted is durable.
+    async fn say_what_is_left(&self, row: Option<InputId>) {
+        let session = self.session;
+        if let Some(row) = row.filter(|row| self.narrator.fate(session, *row) == Fate::default()) {
+            let way = format!("zuno run --session {session} PROMPT");
+            output::remark(&format!(
+                "the prompt stays queued as {row}; once the problem below is solved it runs before the next one, with\n  {way}"
+            ));
+        }
+        // What cannot be read here is what the error itself is about.
+        let goal = self.opened.sessions.view(session).await.ok().and_then(|view| view.goal);
+        if goal.is_some_and(|goal| goal.status == GoalStatus::Active) {
+            output::remark(&format!(
+                "the Goal stays active; then it goes on with\n  zuno goal run --session {session}"
+            ));
         }
     }
 

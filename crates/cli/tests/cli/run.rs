@@ -280,3 +280,24 @@ fn t6_a_run_told_to_end_leaves_the_goal_active_and_says_that_it_is_not_finished(
     assert_eq!(ended["outcome"], json!({ "type": "stopped", "reason": "shutdown" }));
     assert_eq!(ended["goal"]["status"], "active");
 }
+
+#[test]
+fn i1_a_prompt_whose_workspace_is_gone_stays_queued_and_says_how_it_goes_on() {
+    let world = World::with_scenario("[exhausted]\ntext = \"Here I am.\"");
+    let folder = world.path("gone");
+    std::fs::create_dir(&folder).unwrap();
+    let opened = world.run(&["session", "new", "--workspace", folder.to_str().unwrap()]).expect(0);
+    let session = opened.stdout.trim();
+    std::fs::remove_dir(&folder).unwrap();
+    let done = world.run(&["run", "first", "--session", session]).expect(5);
+    assert_eq!(done.stdout, "");
+    assert!(done.stderr.contains("the prompt stays queued as #2;"), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("zuno run --session {session}")), "{}", done.stderr);
+    assert!(!done.stderr.contains("Goal"), "{}", done.stderr);
+    let with_goal = world.run(&["run", "--goal", "Greet", "--session", session]).expect(5);
+    assert!(with_goal.stderr.contains(&format!("zuno goal run --session {session}")), "{}", with_goal.stderr);
+    std::fs::create_dir(&folder).unwrap();
+    world.run(&["run", "second", "--session", session]).expect(0);
+    let consumed = world.kinds(session).iter().filter(|kind| *kind == "input_consumed").count();
+    assert_eq!(consumed, 2);
+}
