@@ -68,7 +68,7 @@ async fn offered(world: &World, agent: &str, mode: Mode, shop: Shop) -> Vec<&'st
     model.requests()[0].tools.iter().map(|tool| tool.name).collect()
 }
 
-/// One more tool for each capability, and one for two.
+/// One more tool for each capability that no real one needs, one for two and one for none.
 fn of_every_capability() -> Shop {
     use Capability as C;
     let more = vec![
@@ -78,6 +78,7 @@ fn of_every_capability() -> Shop {
         Claims::tool("needs_update_work_items", &[C::UpdateWorkItems]),
         Claims::tool("needs_delegate", &[C::Delegate]),
         Claims::tool("needs_read_and_write", &[C::ReadWorkspace, C::WriteWorkspace]),
+        Claims::tool("needs_nothing", &[]),
     ];
     Shop { more, ..Shop::default() }
 }
@@ -94,11 +95,11 @@ async fn c2_c3_c4_what_each_agent_is_offered_in_each_mode() {
     }
     insta::assert_snapshot!(table, @r"
     orchestrator in work mode:
-      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_delegate needs_read_and_write plan_get plan_update plan_close goal_get goal_update
+      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_delegate needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update
     build in work mode:
-      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write plan_get plan_update plan_close goal_get goal_update
+      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update
     deep in work mode:
-      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write plan_get plan_update plan_close goal_get goal_update
+      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update
     orchestrator in plan mode:
       read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update
     build in plan mode:
