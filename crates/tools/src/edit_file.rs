@@ -18,8 +18,11 @@ use crate::replacement::{MAX_CONTENT_BYTES, Replacement, Target};
 use crate::words::{clip, count, some_of};
 use crate::workspace::{Workspace, digest_of, explain};
 
-/// Occurrences counted for a refusal. Nobody needs the exact number beyond, and overlapping ones are slow to count.
+/// Overlapping occurrences counted for a refusal: each is searched for anew, which is slow where there are many.
 const MAX_COUNTED: usize = 1000;
+
+/// Bytes of a text that is looked at for whether it can overlap itself; a longer one is taken for one that can.
+const OVERLAP_BYTES: usize = 4096;
 
 /// Line numbers listed in an answer.
 const LINES_LISTED: usize = 10;
@@ -142,7 +145,8 @@ fn read_text(workspace: &Workspace, path: &str) -> Result<String, String> {
 
 /// The edited content and the lines where something was replaced.
 fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<(String, Vec<u64>), String> {
-    let places: Vec<_> = if all {
+    let is_exact = all || !overlaps_itself(old);
+    let places: Vec<_> = if is_exact {
         content.match_indices(old).map(|(at, _)| at).collect()
     } else {
         overlapping(content, old).take(MAX_COUNTED).collect()
@@ -155,10 +159,16 @@ fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<(String, Ve
         found => Err(format!(
             "old_string occurs {}{found} times, in lines {}; add surrounding text to make it unique, or set \
              replace_all",
-            if found == MAX_COUNTED { "at least " } else { "" },
+            if !is_exact && found == MAX_COUNTED { "at least " } else { "" },
             some_of(&lines, LINES_LISTED)
         )),
     }
+}
+
+/// Whether an occurrence of the text can begin within another: it ends as it begins.
+fn overlaps_itself(text: &str) -> bool {
+    let text = text.as_bytes();
+    text.len() > OVERLAP_BYTES || (1..text.len()).any(|from| text.starts_with(&text[from..]))
 }
 
 /// Every place where the text occurs. Overlapping ones count: either could be meant.
@@ -304,11 +314,9 @@ mod tests {
         };
         check("aaa", "aa", "occurs 2 times, in lines 1, 1;");
         check("ééé", "éé", "occurs 2 times");
-        check(
-            &"a\n".repeat(5000),
-            "a",
-            "occurs at least 1000 times, in lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …;",
-        );
+        check(&"a\n".repeat(5000), "a", "occurs 5000 times, in lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …;");
+        check(&"ab".repeat(1000), "ab", "occurs 1000 times");
+        check(&"ab".repeat(5000), "aba", "occurs at least 1000 times");
         assert_eq!(replace("aaa", "aa", "b", true).unwrap().0, "ba");
     }
 
