@@ -27,15 +27,13 @@ pub(crate) struct Cli {
 }
 
 /// Not a doc comment, since rustdoc would take the address for a link.
-const STORE_HELP: &str =
-    "The store: a path or sqlite:///absolute/path [default: zuno/zuno.db in the XDG data folder]";
+const STORE_HELP: &str = "The store: a path or sqlite:///absolute/path [env: ZUNO_STORE] [default: zuno/zuno.db in the XDG data folder]";
 
 /// Options that may stand before or after the verb.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
     /// The store.
-    #[arg(help = STORE_HELP, long, global = true, value_name = "URL", env = "ZUNO_STORE", hide_env_values = true)]
-    #[arg(help_heading = "Global options")]
+    #[arg(help = STORE_HELP, long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) store: Option<StoreUrl>,
 
     /// The workspace [default: the root of the git repository here, else this folder]

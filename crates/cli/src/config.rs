@@ -224,6 +224,18 @@ fn allow_list(tools: Option<std::collections::BTreeSet<String>>) -> ToolAllowLis
     tools.map_or(ToolAllowList::All, ToolAllowList::Only)
 }
 
+/// What is wrong with a `default_agent`, if no session can have it.
+pub(crate) fn unselectable(agent: &AgentName) -> Option<String> {
+    if agents::role(agent).is_some_and(|role| role.is_selectable) {
+        return None;
+    }
+    let known: Vec<_> = agents::selectable().map(|role| role.name).collect();
+    Some(format!(
+        "default_agent in zuno.toml: no agent `{agent}` can be selected; there are {}",
+        known.join(", ")
+    ))
+}
+
 /// The project's file of a workspace.
 pub(crate) fn project_path(workspace: &Path) -> PathBuf {
     workspace.join(".zuno").join("zuno.toml")

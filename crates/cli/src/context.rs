@@ -8,7 +8,7 @@ use runtime::{Sessions, UserDoor};
 use store::{SessionFilter, Store, StoreUrl, SystemClock};
 
 use crate::args::{Global, OfSession};
-use crate::config::{Config, ConfigError, Limits, process_environment, xdg_folder};
+use crate::config::{self, Config, ConfigError, Limits, process_environment, xdg_folder};
 use crate::exit::CliError;
 use crate::output::{self, Output};
 
@@ -35,8 +35,8 @@ pub(crate) struct Opened {
 impl Context {
     /// Finds store and workspace. Touches nothing.
     pub(crate) fn new(global: &Global) -> Result<Self, CliError> {
-        let store = match &global.store {
-            Some(url) => absolute(url)?,
+        let store = match global.store.clone().map_or_else(store_of_environment, |url| Ok(Some(url)))? {
+            Some(url) => absolute(&url)?,
             None => default_store()?,
         };
         let workspace = find_workspace(global.workspace.as_deref())?;
@@ -101,7 +101,13 @@ impl Context {
     pub(crate) fn agent(&self, named: Option<AgentName>) -> Result<AgentName, CliError> {
         match named {
             Some(agent) => Ok(agent),
-            None => Ok(limits_in(&self.workspace)?.agent.unwrap_or_else(agents::default_agent)),
+            None => match limits_in(&self.workspace)?.agent {
+                None => Ok(agents::default_agent()),
+                Some(agent) => match config::unselectable(&agent) {
+                    None => Ok(agent),
+                    Some(problem) => Err(CliError::Environment(problem)),
+                },
+            },
         }
     }
 }
@@ -123,6 +129,16 @@ fn absolute(url: &StoreUrl) -> Result<StoreUrl, CliError> {
     let path = std::path::absolute(path)
         .map_err(|error| CliError::Environment(format!("the store {}: {error}", path.display())))?;
     Ok(StoreUrl::Sqlite(path))
+}
+
+/// `ZUNO_STORE`; empty it counts as unset, as variables do that a script clears.
+fn store_of_environment() -> Result<Option<StoreUrl>, CliError> {
+    let Some(value) = std::env::var_os("ZUNO_STORE").filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let fault = |problem: String| CliError::Usage(format!("ZUNO_STORE: {problem}"));
+    let url = value.to_str().ok_or_else(|| fault("it is not UTF-8".to_owned()))?;
+    url.parse().map(Some).map_err(|error: store::InvalidStoreUrl| fault(error.to_string()))
 }
 
 fn default_store() -> Result<StoreUrl, CliError> {

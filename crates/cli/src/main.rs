@@ -22,6 +22,8 @@ use clap::Parser as _;
 
 fn main() -> ExitCode {
     // Answers --help and --version, and ends on a wrong command line, before anything is touched.
-    let cli = args::Cli::parse();
-    verbs::run(cli).into()
+    match args::Cli::try_parse() {
+        Ok(cli) => verbs::run(cli).into(),
+        Err(error) => verbs::refuse(&error).into(),
+    }
 }

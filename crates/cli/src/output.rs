@@ -1,6 +1,7 @@
 //! The standard streams: stdout is data, stderr is talk.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 
 use serde::Serialize;
@@ -37,10 +38,27 @@ impl Output {
 
 /// One line of JSON, at once.
 pub(crate) fn json_line<T: Serialize>(value: &T) -> Result<(), CliError> {
-    let mut line = serde_json::to_vec(value)
+    let line = serde_json::to_string(value)
         .map_err(|error| CliError::Environment(format!("the answer cannot be written as JSON: {error}")))?;
-    line.push(b'\n');
-    write_data(&line)
+    write_data(format!("{}\n", escaped_json(&line)).as_bytes())
+}
+
+/// The same JSON with an escape for each character that some readers take for the end of a line, or that acts on a
+/// terminal. Such a character can only stand in a string.
+fn escaped_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(render::acts_on_terminals) {
+        return json.into();
+    }
+    let escape = |mut out: String, c: char| {
+        if render::acts_on_terminals(c) {
+            // All of them are in the first plane.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+        out
+    };
+    json.chars().fold(String::with_capacity(json.len()), escape).into()
 }
 
 /// Text for people, ended by a line break.
@@ -87,4 +105,20 @@ pub(crate) fn stderr_has_colour() -> bool {
     unset("NO_COLOR")
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
         && std::io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_json_is_one_line_for_every_reader_and_means_the_same() {
+        let text = "a\u{2028}b\u{2029}c\u{85}d\u{9b}1m\u{202e}e\u{2066}f\u{7f}g\nschön 👩‍💻";
+        let json = serde_json::to_string(text).unwrap();
+        let escaped = escaped_json(&json);
+        assert!(!escaped.contains(render::acts_on_terminals), "{escaped}");
+        assert!(escaped.contains("\\u2028b\\u2029c\\u0085d"), "{escaped}");
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
+        assert!(matches!(escaped_json("\"schön 👩‍💻\""), Cow::Borrowed(_)));
+    }
 }

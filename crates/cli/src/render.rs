@@ -21,7 +21,7 @@ pub(crate) use session::{list, mode, session};
 pub(crate) const COLUMNS: usize = 80;
 
 /// Whether a character could do something to a terminal, or to the order in which it shows the others.
-fn acts_on_terminals(c: char) -> bool {
+pub(crate) fn acts_on_terminals(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::demo;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, Output};
+use crate::render;
 
 /// Runs a verb and reports how it ended.
 pub(crate) fn run(cli: Cli) -> Exit {
@@ -30,6 +31,30 @@ pub(crate) fn run(cli: Cli) -> Exit {
             error.exit()
         }
     }
+}
+
+/// Answers a command line that is no verb to run: help and version, or what is wrong with it.
+pub(crate) fn refuse(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        // Whoever closed the pipe has read what they wanted.
+        let _ = error.print();
+        return Exit::Done;
+    }
+    let text = error.to_string();
+    let arguments: Vec<_> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    // A command line that cannot be read may still say who reads the answer.
+    if arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json") {
+        let problem = text.trim_end().strip_prefix("error: ").unwrap_or(text.trim_end());
+        let _ = output::json_line(&CliError::Usage(problem.to_owned()).line());
+    }
+    // The answer repeats what was typed, or pasted. Only what cannot act there goes to a terminal with its colours.
+    if arguments.iter().any(|argument| argument.contains(render::acts_on_terminals)) {
+        output::remark(render::lines(&text).trim_end());
+    } else {
+        let _ = error.print();
+    }
+    Exit::Usage
 }
 
 fn begin(cli: Cli) -> Result<Exit, CliError> {
@@ -84,7 +109,7 @@ fn report(out: Output, error: &CliError) {
     }
     // A refusal is an answer, and as JSON it is complete. A fault should also be seen where only stderr is.
     if !(out.is_json() && matches!(error, CliError::Rejected(_))) {
-        output::remark(&format!("zuno: {}", crate::render::lines(&error.to_string())));
+        output::remark(&format!("zuno: {}", render::lines(&error.to_string())));
     }
 }
 

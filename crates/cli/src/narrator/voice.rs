@@ -123,9 +123,13 @@ impl Voice {
         self.doing = doing(event, &self.calls);
         match &event.body {
             EventBody::ModelResponded { text, .. } => self.answer(text),
-            EventBody::ModelFailed { .. } => {
+            EventBody::ModelFailed { retry_at, .. } => {
+                let is_begun = !self.streamed.is_empty();
                 self.end_line()?;
                 say(&render::describe_event(event));
+                if is_begun && retry_at.is_some() {
+                    say("the answer above broke off; it starts anew");
+                }
                 Ok(())
             }
             EventBody::CallFinished { tool, outcome: CallOutcome::Succeeded, .. }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use store::{CheckProgress, StoreError};
 use tools::Workspace;
 
-use crate::config::{Config, ConfigError, process_environment, project_path};
+use crate::config::{self, Config, ConfigError, process_environment, project_path};
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
 use crate::render;
@@ -110,15 +110,7 @@ fn check_configuration(context: &Context, report: &mut Report) {
             config.limits().clone()
         }
     };
-    if let Some(agent) =
-        limits.agent.as_ref().filter(|agent| agents::role(agent).is_none_or(|role| !role.is_selectable))
-    {
-        let known: Vec<_> = agents::selectable().map(|role| role.name).collect();
-        report.findings.push(format!(
-            "default_agent: no agent `{agent}` can be selected; there are {}",
-            known.join(", ")
-        ));
-    }
+    report.findings.extend(limits.agent.as_ref().and_then(config::unselectable));
     report.configuration.push(format!(
         "budgets of a Goal: {} tokens, {} turns",
         render::number(limits.budgets.tokens.get()),

@@ -1,6 +1,7 @@
 //! `zuno goal`: show, set, pause, resume, cancel, complete, run.
 
 use std::num::{NonZeroU32, NonZeroU64};
+use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use domain::SessionId;
@@ -44,14 +45,18 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "TEXT")]
     criteria: Option<String>,
     /// Tokens it may spend, uncached input and output [default: from zuno.toml, else 2000000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = budget::<NonZeroU64>)]
     tokens: Option<NonZeroU64>,
     /// Turns it may take [default: from zuno.toml, else 200]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = budget::<NonZeroU32>)]
     turns: Option<NonZeroU32>,
     /// Cancel the open Goal and take its place
     #[arg(long)]
     replace: bool,
+}
+
+fn budget<N: FromStr>(text: &str) -> Result<N, &'static str> {
+    text.parse().map_err(|_| "a budget is a whole number from 1")
 }
 
 /// Arguments of `goal complete`.

@@ -1,6 +1,6 @@
 //! What is touched and when, who may act, configuration, and the wrong command line.
 
-use crate::world::{Terminal, World};
+use crate::world::{Done, Terminal, World};
 
 const SOME_SESSION: &str = "01a23137-31b3-740b-8e33-dfa7a5b4e8ac";
 
@@ -109,9 +109,7 @@ fn what_an_agent_started_may_look_and_not_act() {
     let session = world.session();
     world.run(&["goal", "set", "Reach it"]).expect(0);
     let before = world.kinds(&session);
-    let as_agent = |line: &[&str]| {
-        crate::world::Done::of(world.command(line).env("ZUNO_ACTOR", "agent").output().unwrap())
-    };
+    let as_agent = |line: &[&str]| Done::of(world.command(line).env("ZUNO_ACTOR", "agent").output().unwrap());
     for line in [
         &["session", "new"][..],
         &["run", "go on"],
@@ -331,4 +329,51 @@ fn the_log_has_colours_only_for_a_terminal_that_wants_them() {
         let shown = terminal.read_until("the schema moved");
         assert_eq!(shown.contains('\u{1b}'), has_colours, "{variable}={value}: {shown}");
     }
+}
+
+#[test]
+fn a_cleared_zuno_store_counts_as_unset_and_a_wrong_one_is_2() {
+    let world = World::new();
+    let with_store = |value: &str| {
+        let mut command = world.command(&["session", "new", "--json"]);
+        Done::of(command.env("ZUNO_STORE", value).output().unwrap())
+    };
+    with_store("").expect(0);
+    assert!(world.path("home/.local/share/zuno/zuno.db").exists());
+    let wrong = with_store("postgres://somewhere/db").expect(2).json();
+    assert_eq!(wrong["error"]["code"], "usage");
+    assert!(wrong["error"]["message"].as_str().unwrap().starts_with("ZUNO_STORE: "), "{wrong}");
+}
+
+#[test]
+fn a_wrong_command_line_is_data_for_programs_and_harmless_for_terminals() {
+    let world = World::new();
+    let budget = ["goal", "set", "Reach it", "--tokens", "0"];
+    let plain = world.run(&budget).expect(2);
+    assert!(plain.stderr.contains("a budget is a whole number from 1"), "{}", plain.stderr);
+    assert_eq!(plain.stdout, "");
+    let json = world.run(&[&budget[..], &["--json"]].concat()).expect(2).json();
+    assert_eq!(json["error"]["code"], "usage");
+    let message = json["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("invalid value '0' for '--tokens <N>'"), "{message}");
+    // Behind `--` it is a prompt.
+    assert_eq!(world.run(&["run", "--nonsense", "--", "--json"]).expect(2).stdout, "");
+    let pasted = world.run(&["fro\u{1b}[31mb\u{202e}nicate", "--json"]).expect(2);
+    assert!(pasted.stderr.contains("b\\u{202e}nicate"), "{}", pasted.stderr);
+    let mut terminal = Terminal::open();
+    world.command(&["fro\u{1b}[35mbnicate"]).stderr(terminal.stream()).status().unwrap();
+    let shown = terminal.read_until("--help");
+    for text in [&pasted.stdout, &pasted.stderr, &shown] {
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    }
+}
+
+#[test]
+fn a_configured_agent_that_cannot_be_selected_is_5() {
+    let world = World::new();
+    world.write("work/.zuno/zuno.toml", "default_agent = \"nobody\"");
+    let done = world.run(&["session", "new", "--json"]).expect(5);
+    assert_eq!(done.json()["error"]["code"], "environment");
+    assert!(done.stderr.contains("default_agent in zuno.toml: no agent `nobody`"), "{}", done.stderr);
+    world.run(&["session", "new", "--agent", "build"]).expect(0);
 }
