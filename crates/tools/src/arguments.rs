@@ -131,7 +131,10 @@ pub(crate) fn decode<T: DeserializeOwned>(
     if !problems.is_empty() {
         return Err(fault(spec.name, &problems, &properties));
     }
-    let ignored = Ignored(sent.into_iter().map(|(key, _)| key).collect());
+    let mut unknown: Vec<_> = sent.into_iter().map(|(key, _)| key).collect();
+    // A map of JSON may or may not keep its order.
+    unknown.sort_unstable();
+    let ignored = Ignored(unknown);
     match serde_json::from_value(Value::Object(taken)) {
         Ok(decoded) => Ok((decoded, ignored)),
         Err(error) => Err(fault(spec.name, &[error.to_string()], &properties)),
