@@ -23,6 +23,41 @@ pub enum StoreError {
         /// How that shows.
         detail: String,
     },
+    /// The store is ours and its file is broken.
+    #[error(
+        "{} is a Zuno store and is damaged: {detail}; copy it together with the files whose names begin with its name, \
+         then put a backup in its place, or save what is left with `sqlite3 {} .recover`",
+        path.display(), path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// No file, or an empty one, and beside it the log of one that was there.
+    #[error(
+        "{} is empty or gone and its log {} is still there; put the file back beside it, or move the log away to \
+         start anew",
+        path.display(), log.display()
+    )]
+    LogWithoutFile {
+        /// The file.
+        path: PathBuf,
+        /// The log, which may hold the last changes.
+        log: PathBuf,
+    },
+    /// The file or its folder may not be written.
+    #[error(
+        "{}: {detail}; a store is read and written through files beside it, so give this user the right to write to \
+         it and to its folder, or copy it with its `-wal` file to a folder where that is so", path.display()
+    )]
+    NotWritable {
+        /// The file.
+        path: PathBuf,
+        /// What the database said.
+        detail: String,
+    },
     /// A newer build made or upgraded the store.
     #[error(
         "{} has schema {found} and this build knows {supported}; use the newer zuno that made it", path.display()
@@ -110,8 +145,13 @@ pub enum StoreError {
         source: Arc<std::io::Error>,
     },
     /// The database.
-    #[error("the database failed: {0}")]
-    Database(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    #[error("{}: the database failed: {source}", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// A row of another shape than the schema promises.
     #[error("the database answered with {found} where column `{column}` was expected")]
     UnexpectedValue {

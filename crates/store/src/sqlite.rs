@@ -6,6 +6,7 @@ mod open;
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,6 +33,7 @@ const WAL_BYTES: i64 = 64 * 1024 * 1024;
 
 /// An open SQLite store.
 pub(crate) struct Sqlite {
+    path: Arc<Path>,
     options: SqliteConnectOptions,
     lock_path: std::path::PathBuf,
     readers: SqlitePool,
@@ -49,7 +51,8 @@ impl Sqlite {
             // A connection to a file does not go stale, and the test costs a thread hop per read.
             .test_before_acquire(false)
             .connect_lazy_with(options.clone().read_only(true));
-        Ok(Self { options, lock_path: lock::path_for(path), readers, onlooker: Mutex::new(None) })
+        let lock_path = lock::path_for(path);
+        Ok(Self { path: path.into(), options, lock_path, readers, onlooker: Mutex::new(None) })
     }
 }
 
@@ -67,7 +70,8 @@ fn options(path: &Path) -> SqliteConnectOptions {
 #[async_trait]
 impl Engine for Sqlite {
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Reader(self.readers.acquire().await.map_err(fault)?)))
+        let connection = self.readers.acquire().await.map_err(fault(&self.path))?;
+        Ok(Box::new(Reader { path: Arc::clone(&self.path), connection }))
     }
 
     async fn writer(&self) -> Result<Box<dyn Writer>, StoreError> {
@@ -75,40 +79,53 @@ impl Engine for Sqlite {
         let options = self.options.clone().pragma("journal_size_limit", WAL_BYTES.to_string());
         // What undoes a failed statement within its transaction; a file for it would only cost time.
         let options = options.pragma("temp_store", "MEMORY");
-        let connection = options.connect().await.map_err(fault)?;
-        Ok(Box::new(SqliteWriter { connection, lock, is_locked: false, in_transaction: false }))
+        let connection = options.connect().await.map_err(fault(&self.path))?;
+        Ok(Box::new(SqliteWriter {
+            path: Arc::clone(&self.path),
+            connection,
+            lock,
+            is_locked: false,
+            in_transaction: false,
+        }))
     }
 
     async fn change_mark(&self) -> Result<i64, StoreError> {
         let mut slot = self.onlooker.lock().await;
         let mut connection = match slot.take() {
             Some(connection) => connection,
-            None => self.options.clone().read_only(true).connect().await.map_err(fault)?,
+            None => self.options.clone().read_only(true).connect().await.map_err(fault(&self.path))?,
         };
-        let mark = sqlx::query_scalar("PRAGMA data_version").fetch_one(&mut connection).await.map_err(fault);
+        let mark = sqlx::query_scalar("PRAGMA data_version")
+            .fetch_one(&mut connection)
+            .await
+            .map_err(fault(&self.path));
         *slot = Some(connection);
         mark
     }
 
     async fn version(&self) -> Result<String, StoreError> {
-        let mut connection = self.readers.acquire().await.map_err(fault)?;
-        let version: String =
-            sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut *connection).await.map_err(fault)?;
+        let mut connection = self.readers.acquire().await.map_err(fault(&self.path))?;
+        let version: String = sqlx::query_scalar("SELECT sqlite_version()")
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(fault(&self.path))?;
         Ok(format!("SQLite {version}"))
     }
 
     async fn self_check(&self) -> Result<Vec<String>, StoreError> {
-        let mut connection = self.readers.acquire().await.map_err(fault)?;
-        let mut found: Vec<String> =
-            sqlx::query_scalar("PRAGMA integrity_check").fetch_all(&mut *connection).await.map_err(fault)?;
+        let mut connection = self.readers.acquire().await.map_err(fault(&self.path))?;
+        let mut found: Vec<String> = sqlx::query_scalar("PRAGMA integrity_check")
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(fault(&self.path))?;
         found.retain(|line| line != "ok");
         let orphans = sqlx::query("PRAGMA foreign_key_check").fetch_all(&mut *connection).await;
-        let orphans = orphans.map_err(fault)?;
+        let orphans = orphans.map_err(fault(&self.path))?;
         for row in orphans {
-            let table: String = row.try_get(0).map_err(fault)?;
+            let table: String = row.try_get(0).map_err(fault(&self.path))?;
             found.push(format!("a row of table {table} refers to one that does not exist"));
         }
-        found.extend(migrate::differences(&mut connection).await?);
+        found.extend(migrate::differences(&self.path, &mut connection).await?);
         Ok(found)
     }
 
@@ -120,21 +137,25 @@ impl Engine for Sqlite {
     }
 }
 
-struct Reader(PoolConnection<Driver>);
+struct Reader {
+    path: Arc<Path>,
+    connection: PoolConnection<Driver>,
+}
 
 #[async_trait]
 impl Connection for Reader {
     async fn rows(&mut self, sql: Sql, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        rows(&mut self.0, sql, values).await
+        rows(&self.path, &mut self.connection, sql, values).await
     }
 
     async fn run(&mut self, sql: Sql, values: Vec<Value>) -> Result<(), StoreError> {
-        run(&mut self.0, sql, values).await
+        run(&self.path, &mut self.connection, sql, values).await
     }
 }
 
 /// The writing connection. It is owned, not pooled, so plain `BEGIN` and `COMMIT` cannot reach another user of it.
 struct SqliteWriter {
+    path: Arc<Path>,
     connection: SqliteConnection,
     lock: WriteLock,
     is_locked: bool,
@@ -143,7 +164,7 @@ struct SqliteWriter {
 
 impl SqliteWriter {
     async fn end(&mut self, statement: &'static str) -> Result<(), StoreError> {
-        run(&mut self.connection, Cow::Borrowed(statement), Vec::new()).await?;
+        run(&self.path, &mut self.connection, Cow::Borrowed(statement), Vec::new()).await?;
         self.in_transaction = false;
         self.unlock();
         Ok(())
@@ -159,11 +180,11 @@ impl SqliteWriter {
 #[async_trait]
 impl Connection for SqliteWriter {
     async fn rows(&mut self, sql: Sql, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        rows(&mut self.connection, sql, values).await
+        rows(&self.path, &mut self.connection, sql, values).await
     }
 
     async fn run(&mut self, sql: Sql, values: Vec<Value>) -> Result<(), StoreError> {
-        run(&mut self.connection, sql, values).await
+        run(&self.path, &mut self.connection, sql, values).await
     }
 }
 
@@ -174,7 +195,7 @@ impl Writer for SqliteWriter {
         // still takes the database's lock, for those who do not know ours.
         self.lock.acquire(PATIENCE).await?;
         self.is_locked = true;
-        run(&mut self.connection, Cow::Borrowed("BEGIN IMMEDIATE"), Vec::new()).await?;
+        run(&self.path, &mut self.connection, Cow::Borrowed("BEGIN IMMEDIATE"), Vec::new()).await?;
         self.in_transaction = true;
         Ok(())
     }
@@ -222,28 +243,34 @@ fn query(sql: Sql, values: Vec<Value>) -> sqlx::query::Query<'static, Driver, sq
 }
 
 async fn rows(
+    path: &Path,
     connection: &mut SqliteConnection,
     sql: Sql,
     values: Vec<Value>,
 ) -> Result<Vec<Row>, StoreError> {
-    let rows = query(sql, values).fetch_all(connection).await.map_err(fault)?;
-    rows.iter().map(read_row).collect()
+    let rows = query(sql, values).fetch_all(connection).await.map_err(fault(path))?;
+    rows.iter().map(|row| read_row(path, row)).collect()
 }
 
-async fn run(connection: &mut SqliteConnection, sql: Sql, values: Vec<Value>) -> Result<(), StoreError> {
-    query(sql, values).execute(connection).await.map_err(fault)?;
+async fn run(
+    path: &Path,
+    connection: &mut SqliteConnection,
+    sql: Sql,
+    values: Vec<Value>,
+) -> Result<(), StoreError> {
+    query(sql, values).execute(connection).await.map_err(fault(path))?;
     Ok(())
 }
 
-fn read_row(row: &SqliteRow) -> Result<Row, StoreError> {
+fn read_row(path: &Path, row: &SqliteRow) -> Result<Row, StoreError> {
     let mut cells = Vec::with_capacity(row.len());
     for at in 0..row.len() {
-        let raw = row.try_get_raw(at).map_err(fault)?;
+        let raw = row.try_get_raw(at).map_err(fault(path))?;
         let cell = match raw.type_info().name() {
             _ if raw.is_null() => Cell::Null,
-            "INTEGER" => Cell::Int(row.try_get_unchecked(at).map_err(fault)?),
-            "TEXT" => Cell::Text(row.try_get_unchecked(at).map_err(fault)?),
-            "BLOB" => Cell::Bytes(row.try_get_unchecked(at).map_err(fault)?),
+            "INTEGER" => Cell::Int(row.try_get_unchecked(at).map_err(fault(path))?),
+            "TEXT" => Cell::Text(row.try_get_unchecked(at).map_err(fault(path))?),
+            "BLOB" => Cell::Bytes(row.try_get_unchecked(at).map_err(fault(path))?),
             _ => return Err(StoreError::UnexpectedValue { column: "any", found: "a value of another type" }),
         };
         cells.push(cell);
@@ -253,21 +280,35 @@ fn read_row(row: &SqliteRow) -> Result<Row, StoreError> {
 
 /// The primary result codes of SQLite for "somebody else holds a lock".
 const BUSY_CODES: [i32; 2] = [5, 6];
+/// Those for a file that is broken, or is no database at all.
+const DAMAGE_CODES: [i32; 2] = [11, 26];
+/// Those for a file, or a folder around it, that this user may not write.
+const NOT_WRITABLE_CODES: [i32; 2] = [3, 8];
 
 fn result_code(error: &sqlx::Error) -> Option<i32> {
     let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
     Some(extended & 0xff)
 }
 
-fn fault(error: sqlx::Error) -> StoreError {
-    match &error {
-        sqlx::Error::PoolTimedOut => StoreError::Busy(PATIENCE.as_secs()),
-        sqlx::Error::PoolClosed => StoreError::Closed,
-        _ if result_code(&error).is_some_and(|code| BUSY_CODES.contains(&code)) => {
-            StoreError::Busy(PATIENCE.as_secs())
+/// What a failure of the database in this file means.
+fn fault(path: &Path) -> impl Fn(sqlx::Error) -> StoreError + '_ {
+    move |error| {
+        let is_one_of = |codes: &[i32]| result_code(&error).is_some_and(|code| codes.contains(&code));
+        let path = path.to_owned();
+        match &error {
+            sqlx::Error::PoolTimedOut => StoreError::Busy(PATIENCE.as_secs()),
+            sqlx::Error::PoolClosed => StoreError::Closed,
+            _ if is_one_of(&BUSY_CODES) => StoreError::Busy(PATIENCE.as_secs()),
+            _ if is_one_of(&DAMAGE_CODES) => StoreError::Damaged { path, detail: message(&error) },
+            _ if is_one_of(&NOT_WRITABLE_CODES) => StoreError::NotWritable { path, detail: message(&error) },
+            _ => StoreError::Database { path, source: Arc::new(error) },
         }
-        _ => StoreError::Database(std::sync::Arc::new(error)),
     }
+}
+
+/// What the database says about an error, without the driver's words around it.
+fn message(error: &sqlx::Error) -> String {
+    error.as_database_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Bringing the schema up to date: forward only, each step once, each in a transaction.
 
+use std::path::Path;
+
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 use super::fault;
@@ -20,19 +22,23 @@ const MIGRATIONS: &[Migration] =
 pub(super) const SCHEMA: i64 = 1;
 
 /// The schema of a store.
-pub(super) async fn schema(connection: &mut SqliteConnection) -> Result<i64, StoreError> {
-    sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await.map_err(fault)
+pub(super) async fn schema(path: &Path, connection: &mut SqliteConnection) -> Result<i64, StoreError> {
+    read_schema(connection).await.map_err(fault(path))
+}
+
+pub(super) async fn read_schema(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }
 
 /// Runs the steps that a store lacks. The caller holds the store's lock.
-pub(super) async fn run(connection: &mut SqliteConnection) -> Result<(), StoreError> {
-    let from = schema(connection).await?;
+pub(super) async fn run(path: &Path, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    let from = schema(path, connection).await?;
     for migration in MIGRATIONS.iter().filter(|migration| migration.version > from) {
         let result = step(connection, migration).await;
         if result.is_err() {
             sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.ok();
         }
-        result.map_err(fault)?;
+        result.map_err(fault(path))?;
         tracing::debug!(version = migration.version, name = migration.name, "the schema moved");
     }
     Ok(())
@@ -57,12 +63,15 @@ async fn step(connection: &mut SqliteConnection, migration: &Migration) -> Resul
 }
 
 /// Steps that a store took with another text than this build has.
-pub(super) async fn differences(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreError> {
+pub(super) async fn differences(
+    path: &Path,
+    connection: &mut SqliteConnection,
+) -> Result<Vec<String>, StoreError> {
     let select = "SELECT version, sha256 FROM schema_steps ORDER BY version";
     let mut found = Vec::new();
-    for row in sqlx::query(select).fetch_all(connection).await.map_err(fault)? {
-        let version: i64 = row.try_get(0).map_err(fault)?;
-        let sha256: String = row.try_get(1).map_err(fault)?;
+    for row in sqlx::query(select).fetch_all(connection).await.map_err(fault(path))? {
+        let version: i64 = row.try_get(0).map_err(fault(path))?;
+        let sha256: String = row.try_get(1).map_err(fault(path))?;
         let ours = MIGRATIONS.iter().find(|migration| migration.version == version);
         if ours.is_none_or(|migration| digest(migration.sql.as_bytes()).to_string() != sha256) {
             found.push(format!("schema step {version} was taken with another text than this build has"));

@@ -7,7 +7,7 @@ use std::path::Path;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqliteConnection};
 
-use super::{PATIENCE, fault, lock, migrate, result_code};
+use super::{DAMAGE_CODES, PATIENCE, fault, lock, migrate, result_code};
 use crate::error::StoreError;
 
 /// What to do where there is no store.
@@ -20,8 +20,8 @@ pub(crate) enum IfMissing {
 /// "ZUNO": how a file says that it is a store.
 const APPLICATION_ID: i64 = 0x5A55_4E4F;
 
-/// Primary result codes of SQLite for a file that is no database at all.
-const NO_DATABASE_CODES: [i32; 2] = [11, 26];
+/// What SQLite answers to a connection that may not write and finds a transaction to undo.
+const READONLY_ROLLBACK: &str = "776";
 
 /// Bytes of the header of an SQLite file.
 const HEADER_BYTES: u64 = 100;
@@ -39,21 +39,35 @@ pub(super) async fn prepare(
     options: &SqliteConnectOptions,
     if_missing: IfMissing,
 ) -> Result<(), StoreError> {
-    match (look(path, options).await?, if_missing) {
+    match (look(path).await?, if_missing) {
         (Found::Nothing, IfMissing::Fail) => Err(StoreError::NotFound { path: path.to_owned() }),
         (Found::Nothing, IfMissing::Create) => {
             create_folders(path)?;
             under_lock(path, options).await
         }
         (Found::Ours, _) => {
-            let mut connection = options.clone().read_only(true).connect().await.map_err(fault)?;
-            let schema = migrate::schema(&mut connection).await;
-            connection.close().await.map_err(fault)?;
-            let schema = schema?;
+            let schema = match read_schema(options).await {
+                Ok(schema) => schema,
+                Err(error) if is_hot(&error) => return under_lock(path, options).await,
+                Err(error) => return Err(fault(path)(error)),
+            };
             check_schema(path, schema)?;
             if schema == migrate::SCHEMA { Ok(()) } else { under_lock(path, options).await }
         }
     }
+}
+
+async fn read_schema(options: &SqliteConnectOptions) -> Result<i64, sqlx::Error> {
+    let mut connection = options.clone().read_only(true).connect().await?;
+    let schema = migrate::read_schema(&mut connection).await;
+    connection.close().await?;
+    schema
+}
+
+/// Whether a process died while it made the store: what it left is undone by whoever may write.
+fn is_hot(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| Some(error.code()?.into_owned()));
+    code.as_deref() == Some(READONLY_ROLLBACK)
 }
 
 fn check_schema(path: &Path, found: i64) -> Result<(), StoreError> {
@@ -65,30 +79,49 @@ fn check_schema(path: &Path, found: i64) -> Result<(), StoreError> {
 
 /// Looks at a file without touching it, its folder or its locks. `immutable` makes SQLite itself do so; reading the
 /// file by hand would drop the locks that other connections of this process hold on it.
-async fn look(path: &Path, options: &SqliteConnectOptions) -> Result<Found, StoreError> {
+///
+/// That view leaves out the write-ahead log, and a checkpoint may be under way or cut short: the header may count
+/// pages that the file lacks. Whose file it is stands in a part of the header that never changes, so only that part
+/// is read; whether the rest is in order shows once the file is opened with its log.
+async fn look(path: &Path) -> Result<Found, StoreError> {
     let not_ours = |detail: String| StoreError::NotOurs { path: path.to_owned(), detail };
     match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return nothing(path),
         Err(error) => return Err(StoreError::io(path, error)),
         Ok(metadata) if metadata.is_dir() => return Err(not_ours("it is a folder".to_owned())),
-        Ok(metadata) if metadata.len() == 0 => return Ok(Found::Nothing),
+        Ok(metadata) if metadata.len() == 0 => return nothing(path),
         Ok(metadata) if metadata.len() < HEADER_BYTES => {
             return Err(not_ours("it is no database".to_owned()));
         }
         Ok(_) => {}
     }
     let no_database = |error: sqlx::Error| match result_code(&error) {
-        Some(code) if NO_DATABASE_CODES.contains(&code) => not_ours("it is no database".to_owned()),
-        _ => fault(error),
+        Some(code) if DAMAGE_CODES.contains(&code) => not_ours("it is no database".to_owned()),
+        _ => fault(path)(error),
     };
-    let mut connection =
-        options.clone().read_only(true).immutable(true).connect().await.map_err(no_database)?;
+    // Settings of their own: what the other connections set makes SQLite read the whole schema.
+    let options = SqliteConnectOptions::new().filename(path).read_only(true).immutable(true);
+    // With it SQLite takes a header that counts more pages than there are. Nothing can be written here.
+    let options = options.disable_statement_logging().pragma("writable_schema", "ON");
+    let mut connection = options.connect().await.map_err(no_database)?;
     let id = application_id(&mut connection).await.map_err(no_database);
-    connection.close().await.map_err(fault)?;
+    connection.close().await.map_err(fault(path))?;
     match id? {
         APPLICATION_ID => Ok(Found::Ours),
         0 => Err(not_ours("it is the database of another program".to_owned())),
         id => Err(not_ours(format!("it is the database of another program (application id {id:#x})"))),
+    }
+}
+
+/// There is no file, or an empty one. SQLite would delete a log beside it, and with it what a lost store held.
+fn nothing(path: &Path) -> Result<Found, StoreError> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    match fs::metadata(&log) {
+        Ok(metadata) if metadata.len() > 0 => {
+            Err(StoreError::LogWithoutFile { path: path.to_owned(), log: log.into() })
+        }
+        Ok(_) | Err(_) => Ok(Found::Nothing),
     }
 }
 
@@ -116,9 +149,9 @@ async fn under_lock(path: &Path, options: &SqliteConnectOptions) -> Result<(), S
 
 async fn make_or_upgrade(path: &Path, options: &SqliteConnectOptions) -> Result<(), StoreError> {
     create_file(path)?;
-    let mut connection = options.connect().await.map_err(fault)?;
+    let mut connection = options.connect().await.map_err(fault(path))?;
     let result = set_up(path, &mut connection).await;
-    connection.close().await.map_err(fault)?;
+    connection.close().await.map_err(fault(path))?;
     result
 }
 
@@ -138,21 +171,23 @@ fn create_file(path: &Path) -> Result<(), StoreError> {
 async fn set_up(path: &Path, connection: &mut SqliteConnection) -> Result<(), StoreError> {
     let not_ours = |detail: &str| StoreError::NotOurs { path: path.to_owned(), detail: detail.to_owned() };
     let pages: i64 =
-        sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut *connection).await.map_err(fault)?;
-    match application_id(connection).await.map_err(fault)? {
+        sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut *connection).await.map_err(fault(path))?;
+    match application_id(connection).await.map_err(fault(path))? {
         APPLICATION_ID => {}
         0 if pages == 0 => {
             // Before the journal moves to a file of its own, so that the mark is in the file from the start.
             let mark = format!("PRAGMA application_id = {APPLICATION_ID}");
-            sqlx::raw_sql(AssertSqlSafe(mark)).execute(&mut *connection).await.map_err(fault)?;
+            sqlx::raw_sql(AssertSqlSafe(mark)).execute(&mut *connection).await.map_err(fault(path))?;
         }
         _ => return Err(not_ours("it is the database of another program")),
     }
-    check_schema(path, migrate::schema(connection).await?)?;
-    let journal: String =
-        sqlx::query_scalar("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await.map_err(fault)?;
+    check_schema(path, migrate::schema(path, connection).await?)?;
+    let journal: String = sqlx::query_scalar("PRAGMA journal_mode = WAL")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(fault(path))?;
     if journal != "wal" {
         return Err(not_ours("its file system cannot share memory between processes, which a store needs"));
     }
-    migrate::run(connection).await
+    migrate::run(path, connection).await
 }

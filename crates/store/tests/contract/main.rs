@@ -7,6 +7,7 @@ mod commands;
 #[cfg(feature = "crash-points")]
 mod crash;
 mod crowd;
+mod damage;
 mod files;
 mod kinds;
 mod lists;
