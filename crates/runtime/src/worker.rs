@@ -185,8 +185,8 @@ impl<'a> Worker<'a> {
             Charge::All => store.due(at, None, LOOKED_AT).await,
             Charge::Workspace(workspace) => store.due(at, Some(workspace), LOOKED_AT).await,
             Charge::Session(session) => {
-                let wake_at = store.head(*session).await?.and_then(|head| head.wake_at);
-                Ok(wake_at.filter(|wake_at| *wake_at <= at).map(|_| *session).into_iter().collect())
+                let head = store.head(*session).await?;
+                Ok(head.filter(|head| head.is_due(at)).map(|_| *session).into_iter().collect())
             }
         }
     }

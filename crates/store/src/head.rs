@@ -22,6 +22,14 @@ pub struct Head {
     pub wake_at: Option<Timestamp>,
 }
 
+impl Head {
+    /// Whether it needs attention at `at`. A wake-up that is not after the last event means "at once", whatever the
+    /// clock shows (T3).
+    pub fn is_due(&self, at: Timestamp) -> bool {
+        self.wake_at.is_some_and(|wake_at| wake_at <= at.max(self.state.core.last_at))
+    }
+}
+
 /// A head with what writing needs to know on top.
 #[derive(Debug, Clone)]
 pub(crate) struct Loaded {

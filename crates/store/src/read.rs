@@ -348,9 +348,12 @@ fn read_summary(mut row: Row) -> Result<SessionSummary, StoreError> {
     })
 }
 
-pub(crate) const DUE: &str = "SELECT id FROM sessions WHERE wake_at <= $1 ORDER BY wake_at, id LIMIT $2";
-pub(crate) const DUE_IN_WORKSPACE: &str =
-    "SELECT id FROM sessions WHERE workspace = $3 AND wake_at <= $1 ORDER BY wake_at, id LIMIT $2";
+/// A wake-up that is not after the session's last event means "at once". It is due whatever the clock shows: a clock
+/// that was set back must not put work off that waited already (T3).
+pub(crate) const DUE: &str = "SELECT id FROM sessions WHERE wake_at IS NOT NULL \
+     AND (wake_at <= $1 OR wake_at <= updated_at) ORDER BY wake_at, id LIMIT $2";
+pub(crate) const DUE_IN_WORKSPACE: &str = "SELECT id FROM sessions WHERE workspace = $3 AND wake_at IS NOT NULL \
+     AND (wake_at <= $1 OR wake_at <= updated_at) ORDER BY wake_at, id LIMIT $2";
 pub(crate) const NEXT_WAKE: &str =
     "SELECT wake_at FROM sessions WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1";
 pub(crate) const NEXT_WAKE_IN_WORKSPACE: &str = "SELECT wake_at FROM sessions \

@@ -106,11 +106,11 @@ async fn t3_every_read_is_a_search_in_an_index() {
     SEARCH events USING PRIMARY KEY (session_id=? AND seq>? AND seq<?)
     SEARCH p USING INDEX sqlite_autoindex_plan_rows_2 (session_id=? AND lane=? AND plan_id=? AND revision=? AND change=?)
     SEARCH p USING PRIMARY KEY (session_id=? AND lane=? AND seq>? AND seq<?)
-    SEARCH sessions USING COVERING INDEX sessions_due (wake_at<?)
     SEARCH sessions USING COVERING INDEX sessions_due (wake_at>?)
-    SEARCH sessions USING COVERING INDEX sessions_due_by_workspace (workspace=? AND wake_at<?)
     SEARCH sessions USING COVERING INDEX sessions_due_by_workspace (workspace=? AND wake_at>?)
     SEARCH sessions USING INDEX sessions_by_workspace (workspace=?)
+    SEARCH sessions USING INDEX sessions_due (wake_at>?)
+    SEARCH sessions USING INDEX sessions_due_by_workspace (workspace=? AND wake_at>?)
     SEARCH sessions USING INDEX sqlite_autoindex_sessions_1 (id=?)
     ");
 }
