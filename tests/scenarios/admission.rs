@@ -123,7 +123,8 @@ async fn m6_t6_admission_reads_the_turn_anew_in_its_transaction() {
     for enter_plan in [true, false] {
         let session = world.session().await;
         world.goal(session, "reach it").await;
-        let mut turn = world.sessions.admit(session, &"none".parse().unwrap()).await.unwrap();
+        let mut turn =
+            world.sessions.admit(session, &"none".parse().unwrap(), runtime::Scope::All).await.unwrap();
         turn.begin_request(10).await.unwrap();
         let asked = vec![ModelCall { tool: "write_file".to_owned(), arguments: "{}".to_owned() }];
         turn.record_response(String::new(), asked, TokenUsage::default()).await.unwrap();

@@ -296,7 +296,8 @@ async fn c7_a_loop_of_ones_own_that_has_no_prompt_at_all_is_refused_in_the_same_
 
     // The same calls through the steps of a turn, without prompts, tools or a model.
     world.say(session, "go").await;
-    let mut turn = world.sessions.admit(session, &"none".parse().unwrap()).await.unwrap();
+    let mut turn =
+        world.sessions.admit(session, &"none".parse().unwrap(), runtime::Scope::All).await.unwrap();
     turn.begin_request(0).await.unwrap();
     let asked: Vec<_> = tries()[..5]
         .iter()

@@ -63,7 +63,8 @@ async fn t2_t3_every_state_says_what_is_next_and_stores_when_to_look_again() {
     tell("plan 3/6", session).await;
     world.say(session, "go").await;
     tell("input", session).await;
-    let turn = world.sessions.admit(session, &"scripted".parse().unwrap()).await.unwrap();
+    let turn =
+        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
     tell("turn runs", session).await;
     drop(turn);
     user.interrupt(session).await.unwrap();
@@ -125,7 +126,8 @@ async fn t2_t3_every_state_says_what_is_next_and_stores_when_to_look_again() {
     // Last, because it moves the clock.
     let session = world.session().await;
     world.say(session, "go").await;
-    let mut turn = world.sessions.admit(session, &"scripted".parse().unwrap()).await.unwrap();
+    let mut turn =
+        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
     turn.begin_request(10).await.unwrap();
     world.clock.advance_ms(policy::LEASE_MS);
     world.engine(fine()).step(session, Scope::All).await.unwrap();

@@ -291,7 +291,8 @@ async fn g4_a_lost_turn_counts_and_is_charged_an_estimate() {
     let world = World::new().await;
     let session = world.session().await;
     world.goal(session, "reach it").await;
-    let mut turn = world.sessions.admit(session, &"scripted".parse().unwrap()).await.unwrap();
+    let mut turn =
+        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
     turn.begin_request(1_234).await.unwrap();
     drop(turn);
     world.clock.advance_ms(policy::LEASE_MS);

@@ -23,7 +23,8 @@ async fn consumed(world: &World, session: SessionId) -> Vec<Vec<InputId>> {
 
 /// A turn that is admitted and lost before its first request, or after it.
 async fn lose_turn(world: &World, session: SessionId, after_request: bool) {
-    let mut turn = world.sessions.admit(session, &"scripted".parse().unwrap()).await.unwrap();
+    let mut turn =
+        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
     if after_request {
         turn.begin_request(10).await.unwrap();
     }
@@ -164,7 +165,8 @@ async fn i2_an_interrupted_turn_does_not_give_its_row_back() {
     let world = World::new().await;
     let session = world.session().await;
     world.say(session, "one").await;
-    let turn = world.sessions.admit(session, &"scripted".parse().unwrap()).await.unwrap();
+    let turn =
+        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
     world.user.interrupt(session).await.unwrap();
     drop(turn);
     world.clock.advance_ms(policy::LEASE_MS);

@@ -59,7 +59,8 @@ async fn play(world: &World, session: SessionId, model: Arc<dyn Model>) {
 
     // A turn of a worker that dies after its call was admitted.
     world.say(session, "and this?").await;
-    let mut turn = world.sessions.admit(session, &"remote".parse().unwrap()).await.unwrap();
+    let mut turn =
+        world.sessions.admit(session, &"remote".parse().unwrap(), runtime::Scope::All).await.unwrap();
     turn.begin_request(10).await.unwrap();
     let asked = vec![domain::ModelCall { tool: "list_dir".to_owned(), arguments: "{}".to_owned() }];
     turn.record_response("Listing.".to_owned(), asked, TokenUsage::default()).await.unwrap();

@@ -142,7 +142,7 @@ async fn t4_of_racing_workers_one_admits_the_turn_and_each_continuation_is_taken
                 let barrier = Arc::clone(&barrier);
                 tokio::spawn(async move {
                     barrier.wait().await;
-                    worker.admit(session, &"scripted".parse().unwrap()).await
+                    worker.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await
                 })
             })
             .collect();
@@ -182,7 +182,8 @@ async fn t4_admission_takes_the_row_and_the_lease_in_one_commit() {
     let session = world.session().await;
     let row = world.say(session, "go").await;
     let before = world.log(session).await.len();
-    let turn = world.sessions.admit(session, &"scripted".parse().unwrap()).await.unwrap();
+    let turn =
+        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
     let log = world.log(session).await;
     let [started] = &log[before..] else { panic!("{}", story(&log)) };
     assert!(
@@ -195,7 +196,7 @@ async fn t4_admission_takes_the_row_and_the_lease_in_one_commit() {
     // Nothing else can start beside it, for whatever reason.
     world.say(session, "me too").await;
     let Err(ExecuteError::Rejected(refused)) =
-        world.other_worker().admit(session, &"scripted".parse().unwrap()).await
+        world.other_worker().admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await
     else {
         panic!("a second turn in one lane");
     };
@@ -207,7 +208,8 @@ async fn t6_a_worker_that_lost_its_turn_records_nothing_more() {
     let world = World::new().await;
     let session = world.session().await;
     world.say(session, "go").await;
-    let mut turn = world.sessions.admit(session, &"scripted".parse().unwrap()).await.unwrap();
+    let mut turn =
+        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
     turn.begin_request(10).await.unwrap();
     world.clock.advance_ms(policy::LEASE_MS);
     let other = world.engine_of(

@@ -120,12 +120,21 @@ pub enum AgentCommand {
     CompleteGoal { call: CallRef, grant: CallGrant, summary: Option<Remark> },
 }
 
+/// What may start turns on behalf of whoever admits them (T11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Queued input only: the caller asks the person before a Goal goes on.
+    InputOnly,
+    /// Queued input and the active Goal.
+    All,
+}
+
 /// What the runtime records.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants' docs name their fields; the types carry the rest")]
 pub enum RuntimeCommand {
     /// Starts the turn that is due, if one is (T4).
-    AdmitTurn { lane: LaneId, owner: Owner, model: ModelName },
+    AdmitTurn { lane: LaneId, owner: Owner, model: ModelName, scope: Scope },
     /// Ends a turn whose owner is gone (T7). `dead` is an owner seen dead on its own machine; `found` are the
     /// digests of the files that open writes were about.
     RecoverTurn { turn: TurnNumber, dead: Option<Owner>, found: BTreeMap<CallRef, Option<Digest>> },

@@ -126,8 +126,8 @@ fn agent(draft: &mut Draft<'_>, command: &AgentCommand) -> Result<(), Rejection>
 
 fn runtime(draft: &mut Draft<'_>, command: &RuntimeCommand) -> Result<(), Rejection> {
     match command {
-        RuntimeCommand::AdmitTurn { lane, owner, model } => {
-            turn::admit(draft, known_lane(draft, lane)?, owner, model)
+        RuntimeCommand::AdmitTurn { lane, owner, model, scope } => {
+            turn::admit(draft, known_lane(draft, lane)?, owner, model, *scope)
         }
         RuntimeCommand::RecoverTurn { turn, dead, found } => {
             turn::recover(draft, *turn, dead.as_ref(), found)

@@ -24,7 +24,7 @@ mod turn;
 
 pub use call::RESULT_BYTES;
 pub use command::{
-    AgentCommand, CallGrant, Command, Jitter, PlanUpdate, RuntimeCommand, UserActor, UserCommand,
+    AgentCommand, CallGrant, Command, Jitter, PlanUpdate, RuntimeCommand, Scope, UserActor, UserCommand,
 };
 pub use continuation::{ContinuationView, IdleReason, NextAction, next_action, wake_at};
 pub use decide::decide;

@@ -8,7 +8,7 @@ use domain::{
     Settlement, StopReason, TokenUsage, TurnNumber, TurnOutcome, TurnPhase, TurnTrigger,
 };
 
-use crate::command::Jitter;
+use crate::command::{Jitter, Scope};
 use crate::continuation::{ContinuationView, NextAction, next_action};
 use crate::decision::Draft;
 use crate::facts::{LEASE_MS, Lease, Owner};
@@ -28,11 +28,18 @@ pub(crate) fn admit(
     lane: &LaneId,
     owner: &Owner,
     model: &ModelName,
+    scope: Scope,
 ) -> Result<(), Rejection> {
     check_lease_is_free(draft)?;
     let trigger = match next_action(&ContinuationView::of_lane(&draft.state.core, lane), draft.now()) {
         NextAction::RunInput { row } => TurnTrigger::Input { rows: vec![row] },
-        NextAction::RunGoal { goal_id, continuation } => TurnTrigger::Goal { goal_id, continuation },
+        NextAction::RunGoal { goal_id, continuation } if scope == Scope::All => {
+            TurnTrigger::Goal { goal_id, continuation }
+        }
+        NextAction::RunGoal { .. } => {
+            let message = "the Goal would go on, and this client asks the person first";
+            return Err(Rejection::new("T11", Code::NotDue, message));
+        }
         NextAction::WaitUntil { .. } | NextAction::WaitFor { .. } | NextAction::Idle { .. } => {
             return Err(Rejection::new("T4", Code::NotDue, "nothing may start a turn at this moment"));
         }

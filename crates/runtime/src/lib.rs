@@ -24,6 +24,7 @@ mod worker;
 
 pub use door::{NewGoal, UserDoor};
 pub use drive::{Driven, Observer, Unobserved};
+pub use policy::Scope;
 pub use ports::{
     Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall, RequestedCall,
     Tool, ToolFault, ToolOutput, ToolSpec,
@@ -32,7 +33,7 @@ pub use projection::{
     GoalView, ModeView, PlanAccepted, PlanChangeView, PlanRevisionView, PlanView, SessionView, TurnView,
 };
 pub use recovery::Recovery;
-pub use scheduler::{Engine, EngineError, Scope, Step, Workshop};
+pub use scheduler::{Engine, EngineError, Step, Workshop};
 pub use sessions::{CommandError, Sessions, open};
 pub use toolbox::Toolbox;
 pub use turn::AdmittedTurn;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use domain::{Code, Event, SessionId, Timestamp, TurnNumber, TurnOutcome};
-use policy::{IdleReason, NextAction};
+use policy::{IdleReason, NextAction, Scope};
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::{Driven, Observer, drive};
@@ -30,15 +30,6 @@ pub struct Engine {
     observer: Arc<dyn Observer>,
     shutdown: CancellationToken,
     at_work: Arc<Mutex<BTreeSet<SessionId>>>,
-}
-
-/// What may start turns on behalf of a caller (T11).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Queued input only: the caller asks the person before a Goal goes on.
-    InputOnly,
-    /// Queued input and the active Goal.
-    All,
 }
 
 /// One step of a session.
@@ -172,7 +163,7 @@ impl Engine {
             NextAction::Idle { why } => Ok(Step::Idle { why }),
             NextAction::RunGoal { .. } if scope == Scope::InputOnly => Ok(Step::GoalHeldBack),
             NextAction::RunInput { .. } | NextAction::RunGoal { .. } => {
-                self.run(session, &view.workspace).await
+                self.run(session, &view.workspace, scope).await
             }
         }
     }
@@ -191,9 +182,9 @@ impl Engine {
         }
     }
 
-    async fn run(&self, session: SessionId, workspace: &str) -> Result<Step, EngineError> {
+    async fn run(&self, session: SessionId, workspace: &str, scope: Scope) -> Result<Step, EngineError> {
         let (toolbox, _) = self.open(workspace).await?;
-        let admitted = self.sessions.admit(session, self.model.name()).await;
+        let admitted = self.sessions.admit(session, self.model.name(), scope).await;
         let turn = match admitted {
             Ok(turn) => turn,
             // Another worker was faster; what it does will show.

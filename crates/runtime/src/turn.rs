@@ -12,7 +12,7 @@ use domain::{
     ModelName, RunningTurn, SessionId, SessionState, StopReason, Timestamp, TokenUsage, TurnNumber,
     TurnOutcome,
 };
-use policy::{AgentCommand, CallGrant, RuntimeCommand};
+use policy::{AgentCommand, CallGrant, RuntimeCommand, Scope};
 use store::Committed;
 
 use crate::fresh;
@@ -35,10 +35,15 @@ pub struct AdmittedTurn {
 
 impl Sessions {
     /// Admits the turn that is due in the main lane, or says why none is (T4).
-    pub async fn admit(&self, session: SessionId, model: &ModelName) -> Result<AdmittedTurn, CommandError> {
+    pub async fn admit(
+        &self,
+        session: SessionId,
+        model: &ModelName,
+        scope: Scope,
+    ) -> Result<AdmittedTurn, CommandError> {
         let lane = LaneId::main();
         let (owner, model) = (self.owner().clone(), model.clone());
-        let order = Order::Runtime(RuntimeCommand::AdmitTurn { lane: lane.clone(), owner, model });
+        let order = Order::Runtime(RuntimeCommand::AdmitTurn { lane: lane.clone(), owner, model, scope });
         let committed = self.execute(session, order, Extra::default()).await?;
         let started = committed.events.iter().find_map(|event| match &event.body {
             EventBody::TurnStarted { turn, agent, .. } => Some((*turn, agent.clone())),

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use domain::{SessionId, Timestamp};
-use policy::{IdleReason, LEASE_MS};
+use policy::{IdleReason, LEASE_MS, Scope};
 use store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use crate::scheduler::{Engine, EngineError, Scope, Step};
+use crate::scheduler::{Engine, EngineError, Step};
 
 /// Sessions that one worker steps at a time. A turn mostly waits for its model, so a few fit on a small machine; more
 /// workers take more.

@@ -75,7 +75,7 @@ impl Racer {
                     self.sessions.next(self.session).await.unwrap();
                     say("looked");
                 }
-                "go" => match self.sessions.admit(self.session, &model).await {
+                "go" => match self.sessions.admit(self.session, &model, runtime::Scope::All).await {
                     Ok(admitted) => {
                         let continuation = continuation(admitted.state(), admitted.number());
                         say(&format!("admitted {} {continuation}", admitted.number()));
@@ -96,7 +96,7 @@ impl Racer {
 
     /// Admits a turn and ends without a word, as a worker does that is killed.
     async fn admit_and_die(&self) {
-        self.sessions.admit(self.session, &"racer".parse().unwrap()).await.unwrap();
+        self.sessions.admit(self.session, &"racer".parse().unwrap(), runtime::Scope::All).await.unwrap();
         std::process::exit(0);
     }
 
@@ -185,7 +185,8 @@ impl Racer {
         let worker = "racer".parse().unwrap();
         let owner = Owner { worker, place: String::new(), pid: std::process::id(), started: 0 };
         let (lane, model) = (LaneId::main(), "racer".parse().unwrap());
-        let admit = RuntimeCommand::AdmitTurn { lane, owner: owner.clone(), model };
+        let admit =
+            RuntimeCommand::AdmitTurn { lane, owner: owner.clone(), model, scope: runtime::Scope::All };
         let decide = move |state: &SessionState, facts: &Facts| {
             let mut believed = seen.as_deref().unwrap_or(state).clone();
             // The store takes a decision for the head it stands at and for no other, so even this one has to name it.

@@ -1,9 +1,9 @@
 //! Who may start the next turn, and when to look again (T2, T3, T8).
 
-use domain::{FailureKind, InboxRow, InputId, InputKind, Seq, Timestamp, TurnNumber};
-use policy::{ContinuationView, IdleReason, NextAction, UserCommand, next_action};
+use domain::{Code, FailureKind, InboxRow, InputId, InputKind, Seq, Timestamp, TurnNumber};
+use policy::{ContinuationView, IdleReason, NextAction, RuntimeCommand, UserCommand, next_action};
 
-use super::world::{START, World, budgets, failure, kinds};
+use super::world::{START, World, admit, budgets, code, failure, kinds, owner};
 
 /// A day: longer than any wait.
 const LONG_MS: i64 = 86_400_000;
@@ -159,4 +159,16 @@ fn t2_the_view_passes_over_a_row_that_is_taken() {
     let rows = [row(3, Some(TurnNumber(1))), row(4, None), row(5, None)];
     let view = ContinuationView::new(None, &rows, false, None, None);
     assert_eq!(next_action(&view, Timestamp(START)), NextAction::RunInput { row: InputId(Seq(4)) });
+}
+
+#[test]
+fn t11_a_client_that_asks_first_admits_input_and_no_goal_turn() {
+    let mut world = World::open();
+    world.set_goal();
+    let RuntimeCommand::AdmitTurn { lane, owner, model, .. } = admit(&owner(1)) else { panic!() };
+    let input_only = RuntimeCommand::AdmitTurn { lane, owner, model, scope: policy::Scope::InputOnly };
+    assert_eq!(code(world.runtime(&input_only)), Code::NotDue);
+    assert_eq!(world.goal().continuations, 0, "the Goal waits for another worker or the person");
+    world.submit("go");
+    world.runtime(&input_only).unwrap();
 }

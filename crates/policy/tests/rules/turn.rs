@@ -76,7 +76,12 @@ fn t4_a_lane_that_does_not_exist_runs_no_turn() {
     let mut world = World::open();
     world.set_goal();
     let lane: LaneId = "child".parse().unwrap();
-    let command = RuntimeCommand::AdmitTurn { lane, owner: owner(1), model: "m".parse().unwrap() };
+    let command = RuntimeCommand::AdmitTurn {
+        lane,
+        owner: owner(1),
+        model: "m".parse().unwrap(),
+        scope: policy::Scope::All,
+    };
     assert_eq!(code(world.runtime(&command)), Code::InvalidInput);
 }
 

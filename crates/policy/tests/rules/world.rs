@@ -335,7 +335,12 @@ pub(crate) fn goal_set(goal_id: GoalId, budgets: Budgets, replace: bool) -> User
 }
 
 pub(crate) fn admit(owner: &Owner) -> RuntimeCommand {
-    RuntimeCommand::AdmitTurn { lane: LaneId::main(), owner: owner.clone(), model: "m".parse().unwrap() }
+    RuntimeCommand::AdmitTurn {
+        lane: LaneId::main(),
+        owner: owner.clone(),
+        model: "m".parse().unwrap(),
+        scope: policy::Scope::All,
+    }
 }
 
 pub(crate) fn begin(turn: TurnNumber) -> RuntimeCommand {

@@ -128,7 +128,7 @@ pub(crate) fn submit(text: &str) -> UserCommand {
 
 pub(crate) fn admit_turn() -> RuntimeCommand {
     let model: ModelName = "scripted".parse().unwrap();
-    RuntimeCommand::AdmitTurn { lane: LaneId::main(), owner: owner(), model }
+    RuntimeCommand::AdmitTurn { lane: LaneId::main(), owner: owner(), model, scope: policy::Scope::All }
 }
 
 /// An update of the seed's example: `done` steps are completed, the next one is in progress.
