@@ -48,6 +48,9 @@ impl FromStr for StoreUrl {
             return Err(invalid("a store is a file that outlives the process"));
         }
         match text.split_once("://") {
+            None if ["sqlite:", "file:"].iter().any(|scheme| text.starts_with(scheme)) => {
+                Err(invalid("three slashes and an absolute path follow `sqlite:`"))
+            }
             None => Ok(Self::Sqlite(PathBuf::from(text))),
             Some(("sqlite", path)) if path.starts_with('/') && path.len() > 1 => {
                 Ok(Self::Sqlite(PathBuf::from(path)))
@@ -81,7 +84,7 @@ mod tests {
 
     #[test]
     fn anything_else_says_what_to_write() {
-        let messages: Vec<_> = ["", ":memory:", "sqlite://b.db", "postgres://host/db"]
+        let messages: Vec<_> = ["", ":memory:", "sqlite://b.db", "sqlite:b.db", "postgres://host/db"]
             .iter()
             .map(|text| text.parse::<StoreUrl>().unwrap_err().to_string())
             .collect();
@@ -89,6 +92,7 @@ mod tests {
         `` is no store: it is empty; use a path, or `sqlite:///absolute/path`
         `:memory:` is no store: a store is a file that outlives the process; use a path, or `sqlite:///absolute/path`
         `sqlite://b.db` is no store: three slashes and an absolute path follow `sqlite:`; use a path, or `sqlite:///absolute/path`
+        `sqlite:b.db` is no store: three slashes and an absolute path follow `sqlite:`; use a path, or `sqlite:///absolute/path`
         `postgres://host/db` is no store: this build has no engine for `postgres:`; use a path, or `sqlite:///absolute/path`
         ");
     }

@@ -10,9 +10,11 @@ use tokio::sync::mpsc;
 
 use crate::error::StoreError;
 
-/// The lock file of a database: its name with `.lock` behind it.
+/// The lock file of a database: its name with `.lock` behind it. A link leads to the lock of the file it names, so that
+/// all who write the file take the same lock.
 pub(super) fn path_for(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
+    let real = database.canonicalize().unwrap_or_else(|_| database.to_owned());
+    let mut name = real.into_os_string();
     name.push(".lock");
     PathBuf::from(name)
 }

@@ -89,6 +89,7 @@ async fn look(path: &Path) -> Result<Found, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return nothing(path),
         Err(error) => return Err(StoreError::io(path, error)),
         Ok(metadata) if metadata.is_dir() => return Err(not_ours("it is a folder".to_owned())),
+        Ok(metadata) if !metadata.is_file() => return Err(not_ours("it is no regular file".to_owned())),
         Ok(metadata) if metadata.len() == 0 => return nothing(path),
         Ok(metadata) if metadata.len() < HEADER_BYTES => {
             return Err(not_ours("it is no database".to_owned()));
