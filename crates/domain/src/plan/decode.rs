@@ -153,7 +153,10 @@ impl Reader {
     }
 
     fn keys(&mut self, place: &str, object: &Map<String, Value>, known: &[&str]) {
-        for key in object.keys().filter(|key| !known.contains(&key.as_str())) {
+        // Sorted, because the order of an object's keys depends on how the map was built.
+        let mut strange: Vec<_> = object.keys().filter(|key| !known.contains(&key.as_str())).collect();
+        strange.sort_unstable();
+        for key in strange {
             let name: String = format!("{place}{key}").chars().take(80).collect();
             match self.unknown {
                 UnknownKeys::Ignore => self.ignored.push(name),
