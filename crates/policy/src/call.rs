@@ -1,10 +1,10 @@
 //! Admitting and finishing the calls of a response (M6, T6).
 
 use domain::{
-    CallOutcome, CallRef, Code, Digest, Effect, EventBody, LaneId, OpenCall, PauseReason, Remark, Revision,
-    RunningTurn, StopReason, TurnPhase,
+    CallOutcome, CallRef, Code, Digest, Effect, EventBody, LaneId, OpenCall, PauseReason, PlanId, Remark,
+    Revision, RunningTurn, StepId, StopReason, TurnPhase,
 };
-use serde_json::json;
+use serde::Serialize;
 
 use crate::command::{CallGrant, PlanUpdate};
 use crate::decision::Draft;
@@ -13,6 +13,33 @@ use crate::{goal, grant, plan, turn};
 
 /// Bytes of a call's result in the transcript. The turn loop shortens to less; this is the wall behind it.
 pub const RESULT_BYTES: usize = 256 * 1024;
+
+/// The answer of `plan_update`: progress, not the plan (V2).
+#[derive(Serialize)]
+struct PlanUpdated {
+    plan_id: PlanId,
+    revision: Revision,
+    completed: usize,
+    total: usize,
+    active: Option<StepId>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored: Vec<String>,
+}
+
+/// The answer of `plan_close`.
+#[derive(Serialize)]
+struct PlanClosed {
+    closed: bool,
+    next: &'static str,
+}
+
+/// The answer of `goal_update`.
+#[derive(Serialize)]
+struct GoalCompleted {
+    status: &'static str,
+    unfinished_steps: u32,
+    next: &'static str,
+}
 
 /// Admits a call: the transaction re-reads turn, mode and grant.
 pub(crate) fn admit(
@@ -108,16 +135,14 @@ pub(crate) fn update_plan(
 ) -> Result<(), Rejection> {
     plan::update(draft, lane, update)?;
     let Some(plan) = draft.state.current_plan(lane) else { return Ok(()) };
-    let mut answer = json!({
-        "plan_id": plan.id,
-        "revision": plan.revision,
-        "completed": plan.completed(),
-        "total": plan.total(),
-        "active": plan.active().map(|step| &step.id),
-    });
-    if let Some(object) = answer.as_object_mut().filter(|_| !ignored.is_empty()) {
-        object.insert("ignored".to_owned(), json!(ignored));
-    }
+    let answer = PlanUpdated {
+        plan_id: plan.id,
+        revision: plan.revision,
+        completed: plan.completed(),
+        total: plan.total(),
+        active: plan.active().map(|step| step.id.clone()),
+        ignored: ignored.to_vec(),
+    };
     succeed(draft, call, &answer)
 }
 
@@ -131,8 +156,8 @@ pub(crate) fn close_plan(
 ) -> Result<(), Rejection> {
     plan::check_agent_may_close(draft, lane)?;
     plan::close(draft, lane, Some(expected_revision), reason)?;
-    let answer = json!({ "closed": true, "next": "plan_update without expected_revision opens a new plan" });
-    succeed(draft, call, &answer)
+    let next = "plan_update without expected_revision opens a new plan";
+    succeed(draft, call, &PlanClosed { closed: true, next })
 }
 
 /// `goal_update` with `completed` (G2, P21).
@@ -143,14 +168,12 @@ pub(crate) fn complete_goal(
 ) -> Result<(), Rejection> {
     goal::complete_by_agent(draft, summary)?;
     let unfinished = draft.state.core.goal.as_ref().and_then(|goal| goal.unfinished_steps).unwrap_or(0);
-    let answer = json!({
-        "status": "completed",
-        "unfinished_steps": unfinished,
-        "next": "report to the user; further calls do not run",
-    });
-    succeed(draft, call, &answer)
+    let next = "report to the user; further calls do not run";
+    succeed(draft, call, &GoalCompleted { status: "completed", unfinished_steps: unfinished, next })
 }
 
-fn succeed(draft: &mut Draft<'_>, call: CallRef, answer: &serde_json::Value) -> Result<(), Rejection> {
-    finish(draft, call, CallOutcome::Succeeded, &answer.to_string(), None)
+/// Answers with JSON. Structs, because the order of their keys is theirs, whatever JSON maps are built with.
+fn succeed(draft: &mut Draft<'_>, call: CallRef, answer: &impl Serialize) -> Result<(), Rejection> {
+    let answer = serde_json::to_string(answer).unwrap_or_else(|_| "done".to_owned());
+    finish(draft, call, CallOutcome::Succeeded, &answer, None)
 }

@@ -221,14 +221,19 @@ fn invalid(rule: &'static str, message: &str) -> Rejection {
 
 fn plan_text(state: &SessionState, lane: &LaneId) -> String {
     match state.latest_plan(lane) {
-        Some(latest) => json!(PlanView::of(latest.plan, Some(latest.head))).to_string(),
+        Some(latest) => text_of(&PlanView::of(latest.plan, Some(latest.head))),
         None => json!({ "plan": null, "expected_revision": 0 }).to_string(),
     }
 }
 
 fn goal_text(state: &SessionState) -> String {
     match &state.core.goal {
-        Some(goal) => json!(GoalView::of(goal)).to_string(),
+        Some(goal) => text_of(&GoalView::of(goal)),
         None => json!({ "goal": null }).to_string(),
     }
+}
+
+/// JSON with the keys in the order of the struct, whatever JSON maps are built with.
+fn text_of(view: &impl serde::Serialize) -> String {
+    serde_json::to_string(view).unwrap_or_default()
 }

@@ -359,7 +359,7 @@ fn v2_p20_what_an_agent_sends_becomes_a_plan_with_a_short_answer_and_nothing_els
         .unwrap();
     assert_eq!(world::kinds(&events), ["call_admitted", "plan_revised", "call_finished"]);
     let EventBody::CallFinished { result, .. } = &events[2].body else { panic!() };
-    insta::assert_snapshot!(result, @r#"{"active":"a","completed":0,"ignored":["mode"],"plan_id":"91a00000-0000-0000-0000-000000000001","revision":1,"total":2}"#);
+    insta::assert_snapshot!(result, @r#"{"plan_id":"91a00000-0000-0000-0000-000000000001","revision":1,"completed":0,"total":2,"active":"a","ignored":["mode"]}"#);
     assert_eq!((world.state.core.goal.as_ref(), world.state.core.mode), (None, Mode::Work));
 }
 
