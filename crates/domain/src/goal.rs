@@ -121,7 +121,7 @@ pub enum GoalStatus {
     Cancelled,
 }
 
-/// The status without its detail: a row or column of the matrix of §5.
+/// The status without its detail: a row or column of the matrix of moves (G1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the variants of GoalStatus")]
 pub enum GoalState {

@@ -1,4 +1,4 @@
-//! How a Goal moves: the matrix of §5 and the commands that walk it (G1–G3, G8, G13, M5).
+//! How a Goal moves: the matrix of who may move it where, and the commands that walk it (G1–G3, G8, G13, M5).
 
 use domain::{
     Actor, Budgets, Code, EventBody, Goal, GoalId, GoalState, GoalStatus, Mode, Objective, PauseReason,

@@ -117,9 +117,8 @@ impl fmt::Display for Rejection {
             write!(f, "{separator}{}: {}", violation.code, violation.message)?;
         }
         if let Some(plan) = &self.current_plan {
-            write!(f, ". Steps:")?;
             for (at, step) in plan.steps.iter().enumerate() {
-                let separator = if at == 0 { " " } else { " · " };
+                let separator = if at == 0 { ". Steps: " } else { " · " };
                 write!(f, "{separator}{} {}", step.id, step.status)?;
             }
             if self.is_about_an_update() {

@@ -82,9 +82,12 @@ pub(super) fn pause(reason: PauseReason) -> String {
         PauseReason::Interrupted => "interrupted; `zuno goal resume` goes on".to_owned(),
         PauseReason::User => "user; `zuno goal resume` goes on".to_owned(),
         PauseReason::Authentication => {
-            "authentication: the provider does not accept the key; then `zuno goal resume`".to_owned()
+            "authentication: the provider does not accept the key; set another, then `zuno goal resume`"
+                .to_owned()
         }
-        PauseReason::Quota => "quota: the account has nothing left; then `zuno goal resume`".to_owned(),
+        PauseReason::Quota => {
+            "quota: the account has nothing left; top it up, then `zuno goal resume`".to_owned()
+        }
         PauseReason::UncertainSideEffect { call } => {
             format!("uncertain_side_effect: call {call} may have happened; look, then `zuno goal resume`")
         }

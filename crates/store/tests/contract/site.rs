@@ -131,7 +131,7 @@ pub(crate) fn admit_turn() -> RuntimeCommand {
     RuntimeCommand::AdmitTurn { lane: LaneId::main(), owner: owner(), model, scope: policy::Scope::All }
 }
 
-/// An update of the seed's example: `done` steps are completed, the next one is in progress.
+/// An update of a plan of three steps: `done` steps are completed, the next one is in progress.
 pub(crate) fn plan(done: usize, expected: Option<u64>) -> UserCommand {
     let status = |at: usize| match at {
         at if at < done => StepStatus::Completed,
