@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use clap::Args;
-use domain::{ModelName, SessionId};
+use domain::{GoalState, ModelName, SessionId};
 use runtime::{Charge, Engine, EngineError, SessionView, Worked};
 use serde::Serialize;
+use store::SessionFilter;
 
 use crate::args::OfSession;
 use crate::config::{Config, process_environment};
@@ -113,7 +114,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     heard(narrator.catch_up().await)?;
     let exit = match wish {
         Some(Wish::Interrupt) => Exit::Interrupted,
-        Some(Wish::End) | None => finish(context, &opened, args.session, &worked).await?,
+        Some(Wish::End) | None => finish(context, &opened, &charge, &worked).await?,
     };
     if context.out.is_json() {
         let failed = worked.failed.iter().map(|(session, error)| (*session, error.to_string())).collect();
@@ -131,11 +132,26 @@ async fn interrupt(opened: &Opened, sessions: impl Iterator<Item = SessionId>) -
     Ok(())
 }
 
-/// What is left when nothing is due: says where each session stands that was worked on, or that was named.
+/// The sessions in the worker's charge whose Goal is open: what is left to do, also where nothing is due.
+async fn unfinished(opened: &Opened, charge: &Charge) -> Result<Vec<SessionId>, CliError> {
+    let workspace = match charge {
+        Charge::Session(session) => return Ok(vec![*session]),
+        Charge::Workspace(workspace) => Some(workspace.clone()),
+        Charge::All => None,
+    };
+    let filter = SessionFilter { workspace, ..SessionFilter::default() };
+    let is_over =
+        |status: &str| [GoalState::Completed, GoalState::Cancelled].iter().any(|over| over.name() == status);
+    let listed = opened.sessions.list(&filter).await?.into_iter();
+    let open = listed.filter(|session| session.goal_status.as_deref().is_some_and(|status| !is_over(status)));
+    Ok(open.map(|session| session.id).collect())
+}
+
+/// What is left when nothing is due: says where each session stands that was worked on or has an open Goal.
 async fn finish(
     context: &Context,
     opened: &Opened,
-    named: Option<SessionId>,
+    charge: &Charge,
     worked: &Worked,
 ) -> Result<Exit, CliError> {
     let mut exit = Exit::Done;
@@ -145,7 +161,7 @@ async fn finish(
             EngineError::Command(_) | EngineError::Workspace { .. } => Exit::Environment,
         };
     }
-    let of_interest = worked.sessions.iter().copied().chain(named);
+    let of_interest = worked.sessions.iter().copied().chain(unfinished(opened, charge).await?);
     for session in of_interest.collect::<BTreeSet<_>>() {
         let view = opened.sessions.view(session).await?;
         if exit == Exit::Done {

@@ -125,6 +125,21 @@ fn a_worker_that_leaves_an_unfinished_goal_says_so_with_7() {
 }
 
 #[test]
+fn a_worker_with_nothing_due_says_which_goals_are_not_finished_with_7() {
+    let world = World::with_scenario("[exhausted]\ntext = \"still at it\"");
+    let session = world.session();
+    world.run(&["goal", "run", "--once"]).expect(0);
+    world.run(&["goal", "set", "Reach it"]).expect(0);
+    world.run(&["goal", "pause"]).expect(0);
+    for scope in [vec!["goal", "run", "--once"], vec!["goal", "run", "--once", "--all"]] {
+        let ran = world.run(&scope).expect(7);
+        assert!(ran.stderr.contains(&session) && ran.stderr.contains("pause"), "{}", ran.stderr);
+    }
+    world.run(&["goal", "cancel"]).expect(0);
+    world.run(&["goal", "run", "--once"]).expect(0);
+}
+
+#[test]
 fn t6_g11_a_worker_told_to_end_leaves_the_goal_active_and_an_interrupted_one_pauses_it() {
     for (name, code, status, outcome) in [
         ("TERM", 7, "active", json!({ "type": "stopped", "reason": "shutdown" })),

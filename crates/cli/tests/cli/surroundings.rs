@@ -170,7 +170,7 @@ fn a3_only_a_prompt_and_the_worker_start_turns() {
     assert_eq!(turns(), 0);
     // An unfinished plan without an active Goal gives the worker nothing to do.
     world.run(&["goal", "pause"]).expect(0);
-    world.run(&["goal", "run", "--once"]).expect(0);
+    world.run(&["goal", "run", "--once"]).expect(7);
     assert_eq!(turns(), 0);
     world.run(&["run", "go", "--session", &session]).expect(0);
     assert_eq!(turns(), 1);
