@@ -263,23 +263,6 @@ impl RemoteModel {
         }
     }
 
-    /// Sends a request and reports the answer's text as it arrives.
-    async fn answer(&self, request: &ModelRequest, on_delta: OnDelta<'_>) -> Result<ModelResponse, Failure> {
-        let limit = self.patience.answer;
-        let outcome = match tokio::time::timeout(limit, self.exchange(request, on_delta)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Finding::new(
-                FailureKind::Transport,
-                format!("no complete answer within {} s", limit.as_secs()),
-            )),
-        };
-        let outcome = outcome.map_err(|finding| self.failure(&finding));
-        if let Err(failure) = &outcome {
-            tracing::debug!(model = %self.name, %failure, "model request failed");
-        }
-        outcome
-    }
-
     /// Makes a finding a failure, with the model's name and without the key.
     fn failure(&self, finding: &Finding) -> Failure {
         let mut detail = format!("model `{}`: {}", self.name, finding.detail);
@@ -305,7 +288,19 @@ impl Model for RemoteModel {
         request: &ModelRequest,
         on_delta: &(dyn for<'d> Fn(Delta<'d>) + Send + Sync),
     ) -> Result<ModelResponse, Failure> {
-        self.answer(request, on_delta).await
+        let limit = self.patience.answer;
+        let outcome = match tokio::time::timeout(limit, self.exchange(request, on_delta)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Finding::new(
+                FailureKind::Transport,
+                format!("no complete answer within {} s", limit.as_secs()),
+            )),
+        };
+        let outcome = outcome.map_err(|finding| self.failure(&finding));
+        if let Err(failure) = &outcome {
+            tracing::debug!(model = %self.name, %failure, "model request failed");
+        }
+        outcome
     }
 }
 

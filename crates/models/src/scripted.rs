@@ -140,9 +140,23 @@ impl ScriptedModel {
         *count += 1;
         Some(failure)
     }
+}
 
-    /// Plays the response to a request and reports its text word by word.
-    async fn answer(&self, request: &ModelRequest, on_delta: OnDelta<'_>) -> Result<ModelResponse, Failure> {
+#[async_trait]
+impl Model for ScriptedModel {
+    fn name(&self) -> &ModelName {
+        &self.name
+    }
+
+    fn context_tokens(&self) -> u64 {
+        self.context_tokens
+    }
+
+    async fn respond(
+        &self,
+        request: &ModelRequest,
+        on_delta: &(dyn for<'d> Fn(Delta<'d>) + Send + Sync),
+    ) -> Result<ModelResponse, Failure> {
         let position =
             request.history.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
         let Some(response) = self.scenario.responses.get(position) else {
@@ -166,25 +180,6 @@ impl ScriptedModel {
         }
         stream(&words, response.chunk_delay, on_delta).await;
         Ok(response.answer.clone())
-    }
-}
-
-#[async_trait]
-impl Model for ScriptedModel {
-    fn name(&self) -> &ModelName {
-        &self.name
-    }
-
-    fn context_tokens(&self) -> u64 {
-        self.context_tokens
-    }
-
-    async fn respond(
-        &self,
-        request: &ModelRequest,
-        on_delta: &(dyn for<'d> Fn(Delta<'d>) + Send + Sync),
-    ) -> Result<ModelResponse, Failure> {
-        self.answer(request, on_delta).await
     }
 }
 

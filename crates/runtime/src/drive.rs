@@ -37,15 +37,6 @@ pub trait Observer: Send + Sync {
     }
 }
 
-/// An observer that looks away.
-pub struct Unobserved;
-
-impl Observer for Unobserved {
-    fn event(&self, _: SessionId, _: &Event) {}
-
-    fn delta(&self, _: SessionId, _: Delta<'_>) {}
-}
-
 /// How driving a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Driven {

@@ -23,7 +23,7 @@ mod work_tools;
 mod worker;
 
 pub use door::{NewGoal, UserDoor};
-pub use drive::{Driven, Observer, Unobserved};
+pub use drive::{Driven, Observer};
 pub use policy::Scope;
 pub use ports::{
     Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall, RequestedCall,
