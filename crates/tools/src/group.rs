@@ -104,12 +104,27 @@ mod tests {
 
     use super::*;
 
+    /// Whether a process of this group still runs. A killed one that nobody reaps, as in a container without an init
+    /// process, keeps its entry and runs no more.
+    fn is_any_running(group: u32) -> bool {
+        let stats = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut stats = stats.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+        stats.any(|stat| {
+            // After the name, which may hold anything: state, parent, group.
+            let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+            let state = fields.next().unwrap_or_default().to_owned();
+            fields.nth(1) == Some(group.to_string().as_str()) && !matches!(state.as_str(), "Z" | "X")
+        })
+    }
+
     #[tokio::test]
     async fn a_command_does_not_outlive_this_process() {
         let (mut group, _output) = spawn("sleep 300 & sleep 300", Path::new("/"), Vec::new()).unwrap();
+        let leader = group.child.id().unwrap();
+        assert!(is_any_running(leader));
         group.guard.cut();
         assert_eq!(group.shell_exit().await.unwrap().signal(), Some(9));
         group.end().await;
-        assert!(group.gone);
+        assert!(!is_any_running(leader));
     }
 }
