@@ -71,10 +71,18 @@ fn is_hot(error: &sqlx::Error) -> bool {
 }
 
 fn check_schema(path: &Path, found: i64) -> Result<(), StoreError> {
+    if found < 0 {
+        return Err(impossible_schema(path, found, "versions count from 1"));
+    }
     if found > migrate::SCHEMA {
         return Err(StoreError::NewerSchema { path: path.to_owned(), found, supported: migrate::SCHEMA });
     }
     Ok(())
+}
+
+fn impossible_schema(path: &Path, found: i64, why: &str) -> StoreError {
+    let detail = format!("its schema version (user_version) is {found}, and {why}");
+    StoreError::Damaged { path: path.to_owned(), detail }
 }
 
 /// Looks at a file without touching it, its folder or its locks. `immutable` makes SQLite itself do so; reading the
@@ -182,7 +190,16 @@ async fn set_up(path: &Path, connection: &mut SqliteConnection) -> Result<(), St
         }
         _ => return Err(not_ours("it is the database of another program")),
     }
-    check_schema(path, migrate::schema(path, connection).await?)?;
+    let schema = migrate::schema(path, connection).await?;
+    check_schema(path, schema)?;
+    // A store that is being made has a mark and nothing else: each step of the schema is one transaction.
+    let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(fault(path))?;
+    if schema == 0 && tables > 0 {
+        return Err(impossible_schema(path, schema, "its tables are there"));
+    }
     let journal: String = sqlx::query_scalar("PRAGMA journal_mode = WAL")
         .fetch_one(&mut *connection)
         .await
