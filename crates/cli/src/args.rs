@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use domain::SessionId;
 use store::StoreUrl;
 
 use crate::demo::DemoArgs;
 use crate::exit::EXIT_HELP;
+use crate::session_name::SessionName;
 use crate::verbs::{completions, doctor, events, goal, interrupt, mode, plan, run, session};
 
 /// Keeps an agent's plan, mode and Goal on disk, under rules the model cannot bend.
@@ -48,9 +48,14 @@ pub(crate) struct Global {
 /// The session that a verb is about.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OfSession {
-    /// The session [default: the one of this workspace that changed last]
+    /// The session, by its id or its short form [default: the one of this workspace that changed last]
     #[arg(long = "session", value_name = "ID")]
-    pub(crate) session: Option<SessionId>,
+    pub(crate) session: Option<SessionName>,
+}
+
+/// How many entries are wanted at most.
+pub(crate) fn parse_limit(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|limit| *limit > 0).ok_or("a limit is a whole number from 1")
 }
 
 /// The verbs.
@@ -71,7 +76,8 @@ pub(crate) enum Verb {
     /// Set, steer and run the Goal
     #[command(subcommand)]
     Goal(goal::GoalVerb),
-    /// Print the log of a session
+    /// Print the log of a session, and follow it
+    #[command(long_about = events::HELP)]
     Events(events::EventsArgs),
     /// Stop what runs, pause the Goal and hold queued prompts
     Interrupt(interrupt::InterruptArgs),

@@ -5,12 +5,19 @@ use std::sync::{Arc, OnceLock};
 
 use domain::{AgentName, ClientName, SessionId};
 use runtime::{Sessions, UserDoor};
-use store::{SessionFilter, Store, StoreUrl, SystemClock};
+use store::{LISTED_SESSIONS, SessionFilter, SessionSummary, Store, StoreUrl, SystemClock};
 
 use crate::args::{Global, OfSession};
 use crate::config::{self, Config, ConfigError, Limits, process_environment, xdg_folder};
 use crate::exit::CliError;
 use crate::output::{self, Output};
+use crate::render;
+use crate::session_name::SessionName;
+
+/// Sessions that an ambiguous name lists: enough to find the one that is meant, on less than a screen.
+const CANDIDATES: usize = 10;
+/// Columns of their titles, which stand beside whole ids within 80 columns.
+const CANDIDATE_TITLE: usize = 40;
 
 /// The surroundings of one run of the program.
 #[derive(Debug)]
@@ -83,8 +90,8 @@ impl Context {
 
     /// The session that was named, else the one of this workspace that changed last.
     pub(crate) async fn session(&self, opened: &Opened, of: OfSession) -> Result<SessionId, CliError> {
-        if let Some(session) = of.session {
-            return Ok(session);
+        if let Some(name) = of.session {
+            return named(opened, name).await;
         }
         let filter = SessionFilter { workspace: Some(self.workspace.clone()), limit: 1 };
         let latest = opened.sessions.list(&filter).await?.into_iter().next().ok_or_else(|| {
@@ -110,6 +117,45 @@ impl Context {
             },
         }
     }
+}
+
+/// The session that is named so, of whichever workspace. A whole id is taken as it is.
+pub(crate) async fn named(opened: &Opened, name: SessionName) -> Result<SessionId, CliError> {
+    if let Some(id) = name.whole() {
+        return Ok(id);
+    }
+    let all = opened.sessions.list(&SessionFilter::default()).await?;
+    let is_all = all.len() < LISTED_SESSIONS;
+    let found: Vec<_> = all.iter().filter(|session| name.fits(session.id)).collect();
+    match found[..] {
+        // Among the sessions that are not listed there may be another one that so few digits name.
+        [session] if is_all || name.is_specific() => Ok(session.id),
+        [session] => Err(CliError::Usage(format!(
+            "this store has so many sessions that `{}` may name several; give more digits than that, or {}",
+            name.part(),
+            session.id
+        ))),
+        [] => {
+            let among = if is_all { String::new() } else { format!(" among the latest {LISTED_SESSIONS}") };
+            let part = name.part();
+            Err(CliError::NotFound(format!(
+                "there is no session `{part}`{among}; `zuno session list --all` shows them"
+            )))
+        }
+        _ => Err(ambiguous(name, &found)),
+    }
+}
+
+fn ambiguous(name: SessionName, found: &[&SessionSummary]) -> CliError {
+    let mut text = format!("`{}` names {}; say which:", name.part(), render::count(found.len(), "session"));
+    for session in found.iter().take(CANDIDATES) {
+        let title = render::cut(session.title.as_deref().unwrap_or_default(), CANDIDATE_TITLE);
+        text.push_str(format!("\n  {}  {title}", session.id).trim_end());
+    }
+    if found.len() > CANDIDATES {
+        text.push_str("\n  …");
+    }
+    CliError::Usage(text)
 }
 
 /// What the configuration says for a workspace.

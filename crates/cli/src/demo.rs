@@ -23,6 +23,7 @@ use store::{EVENTS_PER_PAGE, Store, StoreUrl, SystemClock};
 use tokio::process::Child;
 use tokio::time::{Instant, sleep};
 
+use crate::args::Global;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, Output};
 use crate::render;
@@ -55,6 +56,16 @@ pub(crate) struct DemoArgs {
     /// Keep the temporary folder, and print where it is
     #[arg(long)]
     keep: bool,
+}
+
+/// The demo plays where nothing can be lost. Whoever names another place means something else.
+pub(crate) fn refuse_places(global: &Global) -> Result<(), CliError> {
+    if global.store.is_none() && global.workspace.is_none() {
+        return Ok(());
+    }
+    let message = "the demo plays in a store and a workspace of its own, in a temporary folder; leave --store and \
+                   --workspace out, and give --keep to look at them afterwards";
+    Err(CliError::Usage(message.to_owned()))
 }
 
 /// Plays the demo.

@@ -70,7 +70,6 @@ impl CliError {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) => Exit::Usage,
-            Self::Rejected(rejection) if rejection.code == Code::UnknownSession => Exit::NotFound,
             Self::Rejected(_) => Exit::Rejected,
             Self::NotFound(_)
             | Self::Store(
@@ -144,10 +143,6 @@ impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) | Self::NotFound(text) | Self::Environment(text) => f.write_str(text),
-            Self::Rejected(rejection) if rejection.code == Code::UnknownSession => {
-                let messages = rejection.violations.iter().map(|found| found.message.as_str());
-                f.write_str(&messages.collect::<Vec<_>>().join("; "))
-            }
             Self::Rejected(rejection) => write!(f, "refused, nothing changed. {rejection}"),
             Self::Store(error) => error.fmt(f),
             Self::OutputClosed => f.write_str("nobody reads the output"),
@@ -165,7 +160,12 @@ impl From<CommandError> for CliError {
 }
 
 impl From<Rejection> for CliError {
+    /// What is not there is said in one way, whoever found out.
     fn from(rejection: Rejection) -> Self {
+        if rejection.code == Code::UnknownSession {
+            let messages = rejection.violations.iter().map(|found| found.message.as_str());
+            return Self::NotFound(messages.collect::<Vec<_>>().join("; "));
+        }
         Self::Rejected(Box::new(rejection))
     }
 }
@@ -238,6 +238,8 @@ mod tests {
     fn an_error_is_data_with_all_its_fields() {
         let line = |error: &CliError| serde_json::to_string(&error.line()).unwrap();
         insta::assert_snapshot!(line(&of_code(Code::BlankTitle)), @r#"{"rejected":{"code":"blank_title","violations":[{"rule":"E1","code":"blank_title","steps":[],"message":"no"}],"current_revision":null,"current_plan":null}}"#);
+        let unknown = of_code(Code::UnknownSession);
+        insta::assert_snapshot!(line(&unknown), @r#"{"error":{"code":"not_found","message":"no"}}"#);
         let missing = CliError::NotFound("no plan".to_owned());
         insta::assert_snapshot!(line(&missing), @r#"{"error":{"code":"not_found","message":"no plan"}}"#);
     }

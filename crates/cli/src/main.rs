@@ -12,6 +12,7 @@ mod input;
 mod narrator;
 mod output;
 mod render;
+mod session_name;
 mod signals;
 mod verbs;
 mod workshop;

@@ -130,7 +130,10 @@ impl Narrator {
                     self.follow(session, Seq(event.seq.0.saturating_sub(1)));
                 }
                 self.read_log(session, Some(event.seq)).await?;
-                self.tell_event(session, &event)
+                self.tell_event(session, &event)?;
+                // Waits reach the queue in order with these, and not with what others write.
+                self.voices.entry(session).and_modify(Voice::waits_no_more);
+                Ok(())
             }
             Told::Text(session, text) => {
                 self.announce(session);
@@ -145,6 +148,7 @@ impl Narrator {
                 self.status.clear();
                 if let Some(voice) = self.voices.get_mut(&session) {
                     voice.waiting(waiting);
+                    self.status.show(voice.doing());
                 }
                 Ok(())
             }

@@ -3,8 +3,12 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::process::{Command, Stdio};
 
 use serde::Serialize;
+use tokio::io::Interest;
+use tokio::net::unix::pipe::Sender;
 
 use crate::exit::CliError;
 use crate::render;
@@ -38,9 +42,14 @@ impl Output {
 
 /// One line of JSON, at once.
 pub(crate) fn json_line<T: Serialize>(value: &T) -> Result<(), CliError> {
+    write_data(as_json_line(value)?.as_bytes())
+}
+
+/// A value as one line of JSON.
+pub(crate) fn as_json_line<T: Serialize>(value: &T) -> Result<String, CliError> {
     let line = serde_json::to_string(value)
         .map_err(|error| CliError::Environment(format!("the answer cannot be written as JSON: {error}")))?;
-    write_data(format!("{}\n", escaped_json(&line)).as_bytes())
+    Ok(format!("{}\n", escaped_json(&line)))
 }
 
 /// The same JSON with an escape for each character that some readers take for the end of a line, or that acts on a
@@ -78,6 +87,37 @@ pub(crate) fn write_data(bytes: &[u8]) -> Result<(), CliError> {
     stdout.write_all(bytes)?;
     stdout.flush()?;
     Ok(())
+}
+
+/// Columns of the terminal that shows the data. `None` where a file or a pipe takes it: lines stay whole there.
+pub(crate) fn columns() -> Option<usize> {
+    std::io::stdout().is_terminal().then(|| width_of_terminal().unwrap_or(render::COLUMNS))
+}
+
+/// What stdout's terminal says of its width. `stty` puts the question, since the standard library has no way to.
+fn width_of_terminal() -> Option<usize> {
+    let terminal = std::io::stdout().as_fd().try_clone_to_owned().ok()?;
+    let asked = Command::new("stty").arg("size").stdin(terminal).stderr(Stdio::null()).output().ok()?;
+    let rows_and_columns = String::from_utf8(asked.stdout).ok()?;
+    // A terminal that was told no size says 0.
+    rows_and_columns.split_whitespace().nth(1)?.parse().ok().filter(|columns| *columns > 0)
+}
+
+/// Returns once the reader of stdout's pipe has gone, which otherwise shows only when something is written. A file can
+/// always be read.
+pub(crate) async fn abandoned() {
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned();
+    // Unchecked, since the check would make stdout non-blocking for everybody who has it; nothing is written here.
+    let watched = stdout.and_then(Sender::from_owned_fd_unchecked);
+    match watched {
+        Ok(pipe) if pipe.ready(Interest::ERROR).await.is_ok() => {}
+        Ok(_) | Err(_) => std::future::pending().await,
+    }
+}
+
+/// One line of text, cut where a terminal shows it, and whole in a file or a pipe.
+pub(crate) fn cut_for_stderr(text: &str, columns: usize) -> String {
+    render::fitted(text, std::io::stderr().is_terminal().then_some(columns))
 }
 
 /// One line of text, broken into lines where a terminal shows it. In a file or a pipe it stays whole, to be searched.

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use domain::{Actor, Timestamp};
 
-pub(crate) use event::{call_subject, describe as describe_event, first_line};
+pub(crate) use event::{call_subject, call_told, describe as describe_event};
 pub(crate) use goal::{goal, goal_state};
 pub(crate) use next::next;
 pub(crate) use plan::{diff, history, plan, progress, steps};
@@ -62,6 +62,11 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
         return text.into_owned();
     }
     text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Text for a line of a list, cut where the reader is so narrow.
+pub(crate) fn fitted(text: &str, columns: Option<usize>) -> String {
+    columns.map_or_else(|| one_line(text).into_owned(), |columns| cut(text, columns))
 }
 
 /// Breaks text into lines of at most [`COLUMNS`] with everything but the first indented. Words longer than a line

@@ -13,6 +13,11 @@ pub(crate) enum Wish {
     End,
 }
 
+/// The system does not let this process listen.
+pub(crate) fn unheard(error: &std::io::Error) -> CliError {
+    CliError::Environment(format!("signals cannot be heard: {error}"))
+}
+
 /// Listens from its creation on; from then on the signals do not kill the process any more.
 pub(crate) struct Signals {
     interrupt: Signal,
@@ -23,12 +28,11 @@ pub(crate) struct Signals {
 impl Signals {
     /// Starts to listen.
     pub(crate) fn listen() -> Result<Self, CliError> {
-        let fault =
-            |error: std::io::Error| CliError::Environment(format!("signals cannot be heard: {error}"));
+        let listen = |kind| signal(kind).map_err(|error| unheard(&error));
         Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).map_err(fault)?,
-            terminate: signal(SignalKind::terminate()).map_err(fault)?,
-            hang_up: signal(SignalKind::hangup()).map_err(fault)?,
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hang_up: listen(SignalKind::hangup())?,
         })
     }
 

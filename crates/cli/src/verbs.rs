@@ -61,6 +61,9 @@ fn begin(cli: Cli) -> Result<Exit, CliError> {
     if cli.verb.is_user_act() {
         check_actor(std::env::var("ZUNO_ACTOR").ok().as_deref())?;
     }
+    if let Verb::Demo(_) = &cli.verb {
+        demo::refuse_places(&cli.global)?;
+    }
     log_to_stderr();
     let context = Context::new(&cli.global)?;
     let runtime = tokio::runtime::Runtime::new()

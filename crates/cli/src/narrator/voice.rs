@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    CallOutcome, CallRef, Event, EventBody, InputCancelReason, InputId, ModelCall, Seq, TurnNumber,
-    TurnOutcome, TurnTrigger,
+    CallOutcome, CallRef, Event, EventBody, Failure, GoalStatus, InputCancelReason, InputId, ModelCall, Seq,
+    TurnNumber, TurnOutcome, TurnTrigger,
 };
 use runtime::Waiting;
 
 use crate::exit::CliError;
 use crate::output::{self, Output, dim, write_data};
 use crate::render;
+
+/// Columns of one line that stands back.
+const LINE_COLUMNS: usize = render::COLUMNS - 4;
+/// Columns of what one event may take of a terminal: three lines, and the story still fits a screen.
+const EVENT_COLUMNS: usize = 3 * LINE_COLUMNS;
 
 /// Tools whose success shows as a line about the plan or the Goal.
 const TOLD_BY_THEIR_EVENT: [&str; 3] = ["plan_update", "plan_close", "goal_update"];
@@ -43,6 +48,8 @@ pub(super) struct Voice {
     doing: Option<String>,
     /// What was last said about waiting, to say it once.
     waiting: Option<Waiting>,
+    /// What was last said about a model that failed, to say it once.
+    failure: Option<Failure>,
 }
 
 impl Voice {
@@ -57,6 +64,7 @@ impl Voice {
             ended: BTreeMap::new(),
             doing: None,
             waiting: None,
+            failure: None,
         }
     }
 
@@ -119,11 +127,11 @@ impl Voice {
     /// An event, told to a person.
     pub(super) fn event(&mut self, event: &Event) -> Result<(), CliError> {
         self.note(event);
-        self.waiting = None;
         self.doing = doing(event, &self.calls);
         match &event.body {
             EventBody::ModelResponded { text, .. } => self.answer(text),
-            EventBody::ModelFailed { retry_at, .. } => {
+            EventBody::ModelFailed { failure, retry_at, .. } => {
+                self.failure = Some(failure.clone());
                 let is_begun = !self.streamed.is_empty();
                 self.end_line()?;
                 say(&render::describe_event(event));
@@ -144,22 +152,47 @@ impl Voice {
             }
             body if is_told(body) => {
                 self.end_line()?;
-                say(&render::describe_event(event));
+                say(&self.without_told_failure(body).unwrap_or_else(|| render::describe_event(event)));
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// A wait, said once.
+    /// What follows from a failure whose detail was just told, without that detail.
+    fn without_told_failure(&self, body: &EventBody) -> Option<String> {
+        let told = self.failure.as_ref()?;
+        match body {
+            EventBody::TurnEnded { turn, outcome: TurnOutcome::Failed { failure } } if failure == told => {
+                Some(format!("turn {turn} failed: {}", failure.kind))
+            }
+            EventBody::GoalMoved { to: GoalStatus::Blocked { code, detail }, .. }
+                if *detail == told.detail =>
+            {
+                Some(format!("Goal blocked: {}", code.name()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The engine here did something: it waits no more, and a wait after this is another one.
+    pub(super) fn waits_no_more(&mut self) {
+        self.waiting = None;
+    }
+
+    /// A wait, said once however often whoever is waited for gives a sign of life.
     pub(super) fn waiting(&mut self, waiting: Waiting) {
-        let is_same_kind = matches!(
-            (self.waiting, waiting),
-            (Some(Waiting::ForWorker { .. }), Waiting::ForWorker { .. })
-                | (Some(Waiting::ForRetry { .. }), Waiting::ForRetry { .. })
-        );
+        let is_said = match (self.waiting, waiting) {
+            (Some(Waiting::ForWorker { .. }), Waiting::ForWorker { .. }) => true,
+            (said, waiting) => said == Some(waiting),
+        };
         self.waiting = Some(waiting);
-        if is_same_kind || self.out.is_json() {
+        let doing = match waiting {
+            Waiting::ForWorker { .. } => "waiting for another worker",
+            Waiting::ForRetry { .. } => "waiting to try again",
+        };
+        self.doing.get_or_insert_with(|| doing.to_owned());
+        if is_said || self.out.is_json() {
             return;
         }
         match waiting {
@@ -201,17 +234,18 @@ impl Voice {
     fn call_line(&self, call: CallRef, tool: &str, outcome: CallOutcome, result: &str) -> String {
         let subject = self.calls.get(&call).map(render::call_subject).unwrap_or_default();
         let head = format!("{} {subject}", render::one_line(tool));
-        let detail = match outcome {
-            CallOutcome::Succeeded => String::new(),
-            _ => format!(": {}", render::first_line(result)),
+        let told = match outcome {
+            CallOutcome::Succeeded => outcome.name().to_owned(),
+            _ => render::call_told(tool, outcome, result),
         };
-        render::cut(&format!("{}: {}{detail}", head.trim_end(), outcome.name()), render::COLUMNS - 4)
+        output::cut_for_stderr(&format!("{}: {told}", head.trim_end()), LINE_COLUMNS)
     }
 }
 
 /// A line that stands back behind the model's words.
 fn say(line: &str) {
-    output::remark(&dim(&format!("  {}", output::for_stderr(4, line))));
+    let line = output::cut_for_stderr(line, EVENT_COLUMNS);
+    output::remark(&dim(&format!("  {}", output::for_stderr(4, &line))));
 }
 
 /// Events that get a line of their own, beside answers, failed requests and results of calls.

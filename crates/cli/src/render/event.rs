@@ -3,14 +3,18 @@
 use std::fmt::Write as _;
 
 use domain::{
-    Event, EventBody, GoalState, GoalStatus, InputCancelReason, ModelCall, TurnOutcome, TurnTrigger,
+    CallOutcome, Event, EventBody, GoalState, GoalStatus, InputCancelReason, ModelCall, TurnOutcome,
+    TurnTrigger,
 };
 
 use super::goal::pause;
-use super::{COLUMNS, count, cut, number, one_line, time};
+use super::{count, cut, number, one_line, time};
 
 /// Columns for what a call is about.
 const ARGUMENTS_COLUMNS: usize = 60;
+/// Characters of a text that stands in a line of a timeline: an objective fits, the output of a program in one endless
+/// line does not. JSON has all of it.
+const LINE_CHARS: usize = domain::OBJECTIVE_CHARS;
 
 /// What happened, without time and actor.
 pub(crate) fn describe(event: &Event) -> String {
@@ -129,7 +133,7 @@ fn of_turn(body: &EventBody) -> String {
         },
         EventBody::CallAdmitted { call, tool, .. } => format!("call {call} {} admitted", one_line(tool)),
         EventBody::CallFinished { call, tool, outcome, result, .. } => {
-            format!("call {call} {} {}: {}", one_line(tool), outcome.name(), first_line(result))
+            format!("call {call} {} {}", one_line(tool), call_told(tool, *outcome, result))
         }
         EventBody::TurnEnded { turn, outcome: ended } => format!("turn {turn} {}", outcome(ended)),
         EventBody::TurnLost { turn } => format!("turn {turn} was lost with its worker and recovered"),
@@ -157,11 +161,23 @@ const fn cancelled(reason: InputCancelReason) -> &'static str {
     }
 }
 
-/// The first line of a text, cut to what a line of a timeline takes.
-pub(crate) fn first_line(text: &str) -> String {
+/// How a call ended and what it answered, in words that follow its tool. An answer that begins with its outcome says
+/// it once.
+pub(crate) fn call_told(tool: &str, outcome: CallOutcome, result: &str) -> String {
+    let told = first_line(result);
+    let said = told.strip_prefix(tool).map_or(told.as_str(), str::trim_start);
+    match said.strip_prefix(outcome.name()) {
+        Some(rest) if !rest.starts_with(char::is_alphanumeric) => said.to_owned(),
+        _ if told.is_empty() => outcome.name().to_owned(),
+        _ => format!("{}: {told}", outcome.name()),
+    }
+}
+
+/// The first line of a text, with a sign where it goes on.
+fn first_line(text: &str) -> String {
     let mut lines = text.trim().lines();
     let first = lines.next().unwrap_or_default();
-    let cut = cut(first, COLUMNS);
+    let cut = cut(first, LINE_CHARS);
     if lines.next().is_some() && !cut.ends_with('…') { format!("{cut} …") } else { cut }
 }
 
@@ -176,6 +192,21 @@ pub(crate) fn call_subject(call: &ModelCall) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_outcome_is_said_once() {
+        let told = |outcome, result: &str| call_told("plan_update", outcome, result);
+        let refused = "plan_update refused, nothing changed. blank_title: the title is blank";
+        assert_eq!(
+            told(CallOutcome::Refused, refused),
+            "refused, nothing changed. blank_title: the title is blank"
+        );
+        assert_eq!(told(CallOutcome::Denied, "denied: it needs network"), "denied: it needs network");
+        assert_eq!(told(CallOutcome::Invalid, "invalid arguments: none\nmore"), "invalid arguments: none …");
+        assert_eq!(told(CallOutcome::Invalid, "invalidated"), "invalid: invalidated");
+        assert_eq!(told(CallOutcome::Failed, "exit code 3"), "failed: exit code 3");
+        assert_eq!(told(CallOutcome::NotRun, ""), "not_run");
+    }
 
     #[test]
     fn a_call_is_told_by_its_subject() {

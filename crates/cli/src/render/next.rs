@@ -32,7 +32,8 @@ pub(crate) fn idle(why: &IdleReason) -> String {
             format!("turn {turn} was lost with its worker; `zuno run --session …` goes on")
         }
         IdleReason::TurnFailed { turn, failure } => {
-            format!("turn {turn} failed: {}: {}", failure.kind, one_line(&failure.detail))
+            // Whoever tells what comes next told, or shows beside it, how the turn ended.
+            format!("turn {turn} failed ({}); `zuno run --session …` goes on", failure.kind)
         }
         IdleReason::InboxHeld => {
             "queued input waits for you since the interruption; `zuno run --session …` goes on".to_owned()

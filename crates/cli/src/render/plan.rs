@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use domain::{PlanDiff, Step, StepChange, StepStatus};
 use runtime::{PlanChangeView, PlanRevisionView, PlanView};
 
-use super::{COLUMNS, actor, cut, one_line, time, wrapped};
+use super::{actor, fitted, one_line, time, wrapped};
 
 /// Columns of a step's id in a list; longer ids push their title to the right.
 const ID_COLUMNS: usize = 12;
@@ -70,7 +70,7 @@ fn step_line(step: &Step, id_columns: usize) -> String {
 }
 
 /// Revisions, the latest last.
-pub(crate) fn history(revisions: &[PlanRevisionView]) -> String {
+pub(crate) fn history(revisions: &[PlanRevisionView], columns: Option<usize>) -> String {
     let mut out = String::new();
     let mut plan = None;
     for revision in revisions {
@@ -91,7 +91,7 @@ pub(crate) fn history(revisions: &[PlanRevisionView]) -> String {
             time(revision.at),
             actor(&revision.actor),
         );
-        out.push_str(&cut(&line, COLUMNS));
+        out.push_str(&fitted(&line, columns));
         out.push('\n');
     }
     out

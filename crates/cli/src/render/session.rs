@@ -6,13 +6,15 @@ use domain::{Mode, Timestamp, TurnEnd, TurnTrigger};
 use runtime::{ModeView, SessionView, TurnView};
 use store::SessionSummary;
 
-use super::{COLUMNS, count, cut, goal_state, next, one_line, progress, steps, time, wrapped};
+use super::{count, duration_ms, fitted, goal_state, next, one_line, progress, steps, time, wrapped};
+use crate::session_name::short_forms;
 
 /// Columns before the value of a line.
 const LABEL: usize = 11;
 
-/// A session at a glance.
-pub(crate) fn session(view: &SessionView, now: Timestamp) -> String {
+/// A session at a glance. A turn whose lease has ended runs in no worker that is well.
+pub(crate) fn session(view: &SessionView, lease_end: Option<Timestamp>, now: Timestamp) -> String {
+    let silent_ms = lease_end.map(|end| now.0.saturating_sub(end.0)).filter(|silent_ms| *silent_ms > 0);
     let mut out = String::new();
     let mut line = |label: &str, text: &str| {
         let _ = writeln!(out, "{label:<LABEL$}{}", wrapped(LABEL, text));
@@ -30,11 +32,12 @@ pub(crate) fn session(view: &SessionView, now: Timestamp) -> String {
             line("", &goal_state(goal));
         }
     }
-    line("turn", &turn(view));
+    line("turn", &turn(view, silent_ms));
     if view.queued_inputs > 0 {
         line("queue", &count(view.queued_inputs, "input"));
     }
-    line("next", &next(&view.next, now));
+    let lost = view.running.as_ref().filter(|_| silent_ms.is_some());
+    line("next", &lost.map_or_else(|| next(&view.next, now), recovery));
     match &view.plan {
         None => line("plan", "none"),
         Some(plan) => {
@@ -47,9 +50,9 @@ pub(crate) fn session(view: &SessionView, now: Timestamp) -> String {
     out
 }
 
-fn turn(view: &SessionView) -> String {
+fn turn(view: &SessionView, silent_ms: Option<i64>) -> String {
     if let Some(running) = &view.running {
-        return running_turn(running);
+        return running_turn(running, silent_ms);
     }
     match &view.last_turn {
         None => "none so far".to_owned(),
@@ -60,13 +63,23 @@ fn turn(view: &SessionView) -> String {
     }
 }
 
-fn running_turn(turn: &TurnView) -> String {
+fn running_turn(turn: &TurnView, silent_ms: Option<i64>) -> String {
     let cause = match &turn.trigger {
         TurnTrigger::Input { .. } => "input".to_owned(),
         TurnTrigger::Goal { continuation, .. } => format!("continuation {continuation} of the Goal"),
     };
     let stop = turn.stop.map(|stop| format!(", asked to stop: {stop}")).unwrap_or_default();
-    format!("{} runs for {cause} (agent {}, model {}){stop}", turn.turn, turn.agent, turn.model)
+    let (verb, gone) = match silent_ms {
+        None => ("runs", String::new()),
+        Some(ms) => {
+            ("was running", format!("; its worker is gone or hangs: its lease ended {} ago", duration_ms(ms)))
+        }
+    };
+    format!("{} {verb} for {cause} (agent {}, model {}){stop}{gone}", turn.turn, turn.agent, turn.model)
+}
+
+fn recovery(lost: &TurnView) -> String {
+    format!("the next worker recovers turn {}; `zuno goal run` is one", lost.turn)
 }
 
 /// The mode with its agent: `work (agent build)`.
@@ -81,11 +94,13 @@ pub(crate) fn mode(view: &ModeView) -> String {
 }
 
 /// Sessions, the latest first.
-pub(crate) fn list(sessions: &[SessionSummary], with_workspace: bool) -> String {
-    sessions.iter().map(|session| summary(session, with_workspace)).collect()
+pub(crate) fn list(sessions: &[SessionSummary], with_workspace: bool, columns: Option<usize>) -> String {
+    let ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
+    let named = short_forms(&ids).into_iter().zip(sessions);
+    named.map(|(name, session)| summary(&name, session, with_workspace, columns)).collect()
 }
 
-fn summary(session: &SessionSummary, with_workspace: bool) -> String {
+fn summary(name: &str, session: &SessionSummary, with_workspace: bool, columns: Option<usize>) -> String {
     let mut facts = vec![format!("{} mode", one_line(&session.mode))];
     if let Some(goal) = &session.goal_status {
         facts.push(format!("Goal {}", one_line(goal)));
@@ -94,12 +109,33 @@ fn summary(session: &SessionSummary, with_workspace: bool) -> String {
         let closed = if plan.closed { " (closed)" } else { "" };
         facts.push(format!("plan {} of {}{closed}", plan.completed, plan.total));
     }
-    let mut out = format!("{}  {}\n  {}\n", session.id, time(session.updated_at), facts.join(", "));
+    let mut out = format!("{name}  {}\n  {}\n", time(session.updated_at), facts.join(", "));
     if let Some(title) = &session.title {
-        let _ = writeln!(out, "  {}", cut(title, COLUMNS - 2));
+        let _ = writeln!(out, "{}", fitted(&format!("  {title}"), columns));
     }
     if with_workspace {
         let _ = writeln!(out, "  {}", one_line(&session.workspace));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::TurnNumber;
+
+    use super::*;
+
+    #[test]
+    fn a_turn_whose_lease_has_ended_is_not_said_to_run() {
+        let turn = TurnView {
+            turn: TurnNumber(3),
+            agent: "build".parse().unwrap(),
+            model: "main".parse().unwrap(),
+            trigger: TurnTrigger::Input { rows: Vec::new() },
+            request: 1,
+            stop: None,
+        };
+        insta::assert_snapshot!(running_turn(&turn, None), @"3 runs for input (agent build, model main)");
+        insta::assert_snapshot!(running_turn(&turn, Some(40_000)), @"3 was running for input (agent build, model main); its worker is gone or hangs: its lease ended 40 s ago");
+    }
 }

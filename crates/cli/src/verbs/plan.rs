@@ -8,7 +8,7 @@ use runtime::{PlanAccepted, PlanRevisionView};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::OfSession;
+use crate::args::{OfSession, parse_limit};
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit, rejected_line};
 use crate::input::{self, CANDIDATE_BYTES, Lines, Piece};
@@ -68,7 +68,7 @@ pub(crate) struct HistoryArgs {
     #[command(flatten)]
     of: OfSession,
     /// The last N only
-    #[arg(long, value_name = "N", default_value_t = SHOWN_REVISIONS)]
+    #[arg(long, value_name = "N", default_value_t = SHOWN_REVISIONS, value_parser = parse_limit)]
     limit: usize,
 }
 
@@ -208,11 +208,11 @@ async fn submit(
 
 async fn history(context: &Context, opened: &Opened, args: HistoryArgs) -> Result<Exit, CliError> {
     let session = context.session(opened, args.of).await?;
-    let revisions = opened.sessions.plan_history(session, args.limit.max(1)).await?;
+    let revisions = opened.sessions.plan_history(session, args.limit).await?;
     if revisions.is_empty() {
         return Err(no_plan(session));
     }
-    let text = render::history(&revisions);
+    let text = render::history(&revisions, output::columns());
     context.out.answer(&History { revisions }, || text)?;
     Ok(Exit::Done)
 }

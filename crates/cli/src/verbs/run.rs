@@ -12,9 +12,10 @@ use runtime::{Engine, EngineError, GoalView, NewGoal, Rest, Scope, SessionView};
 use serde::Serialize;
 
 use crate::config::{Config, OnOpen, process_environment};
-use crate::context::{Context, Opened};
+use crate::context::{Context, Opened, named};
 use crate::exit::{CliError, Exit};
 use crate::narrator::{Fate, Narrator, heard};
+use crate::session_name::SessionName;
 use crate::signals::{Signals, Wish};
 use crate::workshop::LocalWorkshop;
 use crate::{input, output, render};
@@ -34,9 +35,9 @@ pub(crate) struct RunArgs {
     /// What to do; `-` reads it from stdin
     #[arg(value_name = "PROMPT", required_unless_present = "goal")]
     prompt: Option<String>,
-    /// The session to go on with [default: a new one]
+    /// The session to go on with, by its id or its short form [default: a new one]
     #[arg(long, value_name = "ID")]
-    session: Option<SessionId>,
+    session: Option<SessionName>,
     /// Set this Goal first, and go on until it is finished or held
     #[arg(long, value_name = "OBJECTIVE")]
     goal: Option<String>,
@@ -62,7 +63,7 @@ struct Ended {
 struct Order {
     prompt: Option<Text<{ domain::INPUT_CHARS }>>,
     goal: Option<Text<{ domain::OBJECTIVE_CHARS }>>,
-    session: Option<SessionId>,
+    session: Option<SessionName>,
     agent: Option<AgentName>,
 }
 
@@ -116,7 +117,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
 
 /// The session to work in, opened if none was named, and the agent chosen if one was.
 async fn open(context: &Context, order: &Order) -> Result<(Opened, SessionView), CliError> {
-    let Some(session) = order.session else {
+    let Some(name) = order.session else {
         let agent = context.agent(order.agent.clone())?;
         let opened = context.open_or_create().await?;
         let session = opened.door.open_session(context.workspace(), agent).await?;
@@ -124,6 +125,7 @@ async fn open(context: &Context, order: &Order) -> Result<(Opened, SessionView),
         return Ok((opened, view));
     };
     let opened = context.open().await?;
+    let session = named(&opened, name).await?;
     let mut view = opened.sessions.view(session).await?;
     if let Some(agent) = order.agent.clone().filter(|agent| view.work_agent.as_ref() != Some(agent)) {
         view = opened.door.select_agent(session, agent).await?;

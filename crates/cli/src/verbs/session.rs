@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 use domain::{AgentName, SessionId};
 use serde::Serialize;
-use store::SessionFilter;
+use store::{LISTED_SESSIONS, SessionFilter};
 
-use crate::args::OfSession;
+use crate::args::{OfSession, parse_limit};
 use crate::context::Context;
 use crate::exit::{CliError, Exit};
 use crate::{output, render};
@@ -19,10 +19,18 @@ pub(crate) enum SessionVerb {
     /// Open a session in the workspace and print its id
     New(NewArgs),
     /// List the sessions of the workspace, the one that changed last first
+    #[command(long_about = LIST_HELP)]
     List(ListArgs),
     /// Show a session at a glance: mode, Goal, turn, plan and what happens next
     Show(OfSession),
 }
+
+const LIST_HELP: &str = "\
+Lists the sessions of the workspace, the one that changed last first.
+
+Each is named by its short form, the first 8 digits of the last group of its id. --session takes that, the id, and as \
+few as 4 digits that the id or its last group begins with, as long as only one session is meant. With --json ids are \
+whole.";
 
 /// Arguments of `session new`.
 #[derive(Debug, Args)]
@@ -38,9 +46,17 @@ pub(crate) struct ListArgs {
     /// The sessions of every workspace
     #[arg(long)]
     all: bool,
-    /// At most this many
-    #[arg(long, value_name = "N", default_value_t = LISTED)]
+    /// At most this many, up to 1000
+    #[arg(long, value_name = "N", default_value_t = LISTED, value_parser = parse_listed)]
     limit: usize,
+}
+
+fn parse_listed(text: &str) -> Result<usize, String> {
+    let limit = parse_limit(text)?;
+    if limit > LISTED_SESSIONS {
+        return Err(format!("a list holds at most {LISTED_SESSIONS} sessions"));
+    }
+    Ok(limit)
 }
 
 impl SessionVerb {
@@ -114,7 +130,7 @@ async fn list(context: &Context, args: ListArgs) -> Result<Exit, CliError> {
         let place = if args.all { "in this store" } else { "of this workspace; --all lists the others" };
         output::remark(&format!("there is no session {place}"));
     }
-    let text = render::list(&found, args.all);
+    let text = render::list(&found, args.all, output::columns());
     let sessions = found.into_iter().map(listed).collect();
     context.out.answer(&SessionList { sessions }, || text)?;
     Ok(Exit::Done)
@@ -148,6 +164,8 @@ async fn show(context: &Context, of: OfSession) -> Result<Exit, CliError> {
     let opened = context.open().await?;
     let session = context.session(&opened, of).await?;
     let view = opened.sessions.view(session).await?;
-    context.out.answer(&view, || render::session(&view, opened.sessions.now()))?;
+    let lease = opened.store.head(session).await?.and_then(|head| head.lease);
+    let lease_end = lease.map(|lease| lease.expires_at);
+    context.out.answer(&view, || render::session(&view, lease_end, opened.sessions.now()))?;
     Ok(Exit::Done)
 }

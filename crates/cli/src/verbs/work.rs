@@ -11,9 +11,10 @@ use store::SessionFilter;
 
 use crate::args::OfSession;
 use crate::config::{Config, process_environment};
-use crate::context::{Context, Opened};
+use crate::context::{Context, Opened, named};
 use crate::exit::{CliError, Exit};
 use crate::narrator::{Narrator, heard};
+use crate::session_name::SessionName;
 use crate::signals::{Signals, Wish};
 use crate::verbs::run::{exit_of_goal, is_open};
 use crate::workshop::LocalWorkshop;
@@ -32,9 +33,9 @@ next worker; as in `zuno run` the exit code then says how the work stands: 0 or 
 /// Arguments of `goal run`.
 #[derive(Debug, Args)]
 pub(crate) struct WorkArgs {
-    /// Only this session [default: every session of the workspace]
+    /// Only this session, by its id or its short form [default: every session of the workspace]
     #[arg(long = "session", value_name = "ID", conflicts_with = "all")]
-    session: Option<SessionId>,
+    session: Option<SessionName>,
     /// The sessions of every workspace
     #[arg(long)]
     all: bool,
@@ -51,8 +52,8 @@ impl WorkArgs {
         OfSession { session: self.session }
     }
 
-    fn charge(&self, context: &Context) -> Charge {
-        match self.session {
+    fn charge(&self, context: &Context, session: Option<SessionId>) -> Charge {
+        match session {
             Some(session) => Charge::Session(session),
             None if self.all => Charge::All,
             None => Charge::Workspace(context.workspace().to_owned()),
@@ -74,10 +75,14 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     let model = config.model(args.model.as_ref(), &process_environment)?;
     let mut signals = Signals::listen()?;
     let opened = context.open().await?;
-    if let Some(session) = args.session {
+    let session = match args.session {
+        Some(name) => Some(named(&opened, name).await?),
+        None => None,
+    };
+    if let Some(session) = session {
         opened.sessions.view(session).await?;
     }
-    let charge = args.charge(context);
+    let charge = args.charge(context, session);
     if !context.out.is_json() {
         let of = match &charge {
             Charge::Session(session) => format!("session {session}"),
@@ -87,8 +92,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
         let until = if args.once { "until nothing is due" } else { "until Ctrl-C" };
         output::remark(&format!("working on {of} {until}"));
     }
-    let (mut narrator, observer) =
-        Narrator::new(context.out, opened.sessions.clone(), args.session.is_none());
+    let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), session.is_none());
     let workshop = Arc::new(LocalWorkshop::new(config));
     let engine = Engine::new(opened.sessions.clone(), model, workshop, observer);
     let mut wish = None;
@@ -104,7 +108,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
                     }
                     output::remark("stopping in order; once more leaves at once");
                     if heard == Wish::Interrupt {
-                        interrupt(&opened, args.session.into_iter().chain(engine.at_work())).await?;
+                        interrupt(&opened, session.into_iter().chain(engine.at_work())).await?;
                     }
                     engine.shut_down();
                 }

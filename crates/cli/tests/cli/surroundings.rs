@@ -29,6 +29,13 @@ fn a_wrong_command_line_is_2() {
         &["--store", "postgres://somewhere/db", "session", "list"],
         &["--workspace", "nowhere", "session", "new"],
         &["plan", "update", "--stream", "file.json"],
+        &["plan", "show", "--session", "abc"],
+        &["events", "--limit", "0"],
+        &["session", "list", "--limit", "0"],
+        &["session", "list", "--limit", "1001"],
+        &["plan", "history", "--limit", "0"],
+        &["demo", "--store", "here.db"],
+        &["demo", "--workspace", "."],
     ] {
         world.run(line).expect(2);
     }
@@ -65,6 +72,53 @@ fn what_needs_a_store_says_that_there_is_none_and_makes_none() {
     assert_eq!(world.files(), before);
     let json = world.run(&["plan", "show", "--json"]).expect(4).json();
     assert_eq!(json["error"]["code"], "not_found");
+}
+
+#[test]
+fn what_is_not_there_has_one_shape() {
+    let world = World::with_scenario("[exhausted]\ntext = \"done\"");
+    world.session();
+    for line in [
+        &["session", "show", "--session", SOME_SESSION][..],
+        &["session", "show", "--session", "dead"],
+        &["run", "go", "--session", SOME_SESSION],
+        &["goal", "run", "--session", SOME_SESSION],
+        &["goal", "pause", "--session", SOME_SESSION],
+        &["mode", "plan", "--session", SOME_SESSION],
+        &["events", "--session", SOME_SESSION],
+        &["events", "--follow", "--session", SOME_SESSION],
+        &["plan", "show"],
+        &["goal", "show"],
+    ] {
+        let line: Vec<_> = line.iter().copied().chain(["--json"]).collect();
+        let done = world.run(&line).expect(4);
+        assert_eq!(done.json()["error"]["code"], "not_found", "{line:?}");
+        assert!(done.stderr.contains("zuno: "), "{line:?}: {}", done.stderr);
+    }
+    let update = ["plan", "update", "--json", "--session", SOME_SESSION];
+    let plan = br#"{"title": "Go", "steps": []}"#;
+    assert_eq!(world.run_with(&update, plan).expect(4).json()["error"]["code"], "not_found");
+}
+
+#[test]
+fn a_session_is_named_by_its_short_form_and_an_ambiguous_name_lists_what_it_may_mean() {
+    let world = World::new();
+    let (first, second) = (world.session(), world.session());
+    let listed = world.run(&["session", "list"]).expect(0).stdout;
+    let short = listed.lines().next().unwrap().split_whitespace().next().unwrap();
+    assert!(second.rsplit('-').next().unwrap().starts_with(short) && short.len() == 8, "{listed}");
+    for name in [short, &second, &second.to_uppercase(), &second.replace('-', "")] {
+        let shown = world.run(&["session", "show", "--json", "--session", name]).expect(0);
+        assert_eq!(shown.json()["session"], second, "{name}");
+    }
+    // Both were opened within the same hours, which is how ids begin.
+    let ambiguous = world.run(&["mode", "plan", "--session", &first[..4]]).expect(2);
+    assert_eq!(ambiguous.stdout, "");
+    let told: Vec<_> = ambiguous.stderr.lines().map(str::trim).collect();
+    assert_eq!(told, [&format!("zuno: `{}` names 2 sessions; say which:", &first[..4]), &second, &first]);
+    for session in [&first, &second] {
+        assert_eq!(world.kinds(session), ["session_opened"]);
+    }
 }
 
 #[test]
@@ -262,6 +316,31 @@ fn doctor_finds_nothing_in_a_sound_store_and_leaves_other_files_alone() {
 }
 
 #[test]
+fn a_store_of_an_impossible_schema_is_called_damaged() {
+    let world = World::new();
+    world.session();
+    let store = world.path("home/.local/share/zuno/zuno.db");
+    let whole = std::fs::read(&store).unwrap();
+    for (schema, why) in [(0_i32, "its tables are there"), (-1, "versions count from 1")] {
+        let mut file = whole.clone();
+        // Where the header of an SQLite file holds its `user_version`.
+        file[60..64].copy_from_slice(&schema.to_be_bytes());
+        std::fs::write(&store, file).unwrap();
+        for line in [&["session", "list", "--json"][..], &["session", "new", "--json"]] {
+            let done = world.run(line).expect(5).json();
+            let message = done["error"]["message"].as_str().unwrap();
+            let said = format!("its schema version (user_version) is {schema}, and {why}; ");
+            assert!(
+                message.contains("is a Zuno store and is damaged: ") && message.contains(&said),
+                "{message}"
+            );
+        }
+    }
+    std::fs::write(&store, whole).unwrap();
+    world.run(&["doctor"]).expect(0);
+}
+
+#[test]
 fn doctor_finds_names_that_no_tool_and_no_agent_has() {
     let world = World::new();
     world.configure("tools = [\"read_file\", \"shel\"]\ndefault_agent = \"plan\"\n");
@@ -298,7 +377,6 @@ fn e6_a_cursor_ahead_of_the_log_is_an_error_and_one_within_gives_what_follows() 
     assert_eq!(world.run(&["events", "--limit", "2", "--json"]).json_lines().len(), 2);
     let timeline = world.run(&["events"]).expect(0).stdout;
     assert!(timeline.contains("mode changed to plan"), "{timeline}");
-    assert!(timeline.lines().all(|line| line.chars().count() <= 80), "{timeline}");
 }
 
 #[test]

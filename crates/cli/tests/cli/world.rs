@@ -150,6 +150,12 @@ impl Terminal {
         Self { person: person.into(), program }
     }
 
+    /// Gives the terminal a width.
+    pub(crate) fn resize(&self, columns: u16) {
+        let size = rustix::termios::Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&self.person, size).unwrap();
+    }
+
     /// The terminal as a stream of a program.
     pub(crate) fn stream(&self) -> Stdio {
         self.program.try_clone().unwrap().into()
