@@ -127,13 +127,13 @@ async fn t4_t5_a_dead_owner_is_replaced_at_once_and_the_goal_goes_on_with_the_ne
 /// Renews the lease of a dead worker in its name. Says when it ends.
 async fn renew_the_lease(killed: &Killed) -> Timestamp {
     let store = &killed.world.store;
-    let owner = store.head(killed.session).await.unwrap().unwrap().lease.unwrap().owner;
+    let owner = store.head(killed.session).await.unwrap().unwrap().leases.turn.unwrap().owner;
     let renew = RuntimeCommand::RenewLease { turn: killed.wreck.running.unwrap(), owner: owner.clone() };
     let decide = move |state: &SessionState, facts: &Facts| {
         policy::decide(state, Command::Runtime(&owner.worker, &renew), facts)
     };
     let renewed = store.execute(killed.session, Ask::default(), decide).await.unwrap();
-    renewed.lease.unwrap().expires_at
+    renewed.leases.turn.unwrap().expires_at
 }
 
 /// The continuation numbers in the order of their turns.

@@ -5,6 +5,7 @@
 
 mod agent;
 mod points;
+mod simulation;
 mod wreck;
 
 mod at_each_commit;

@@ -160,7 +160,7 @@ async fn t4_t5_t7_of_the_workers_that_wait_one_takes_over_from_each_that_is_kill
     let mut workers: Vec<_> = (0..=KILLED).map(|_| zuno.start(&["goal", "run", "--session", &id])).collect();
     for turn in 1..=KILLED {
         wait_until("the model is asked", || server.bodies().len() == turn).await;
-        let owner = world.store.head(session).await.unwrap().unwrap().lease.unwrap().owner;
+        let owner = world.store.head(session).await.unwrap().unwrap().leases.turn.unwrap().owner;
         let at = workers.iter().position(|worker| worker.pid() == owner.pid).unwrap();
         workers.remove(at).kill();
     }

@@ -119,7 +119,7 @@ fn assert_lost_with_an_uncertain_call(log: &[Event]) {
 
 async fn lease_ends(world: &World<SystemClock>, session: SessionId) {
     let head = world.store.head(session).await.unwrap().unwrap();
-    world.sessions.sleep_until(head.lease.unwrap().expires_at.plus_ms(1)).await;
+    world.sessions.sleep_until(head.leases.turn.unwrap().expires_at.plus_ms(1)).await;
 }
 
 fn lost(log: &[Event]) -> usize {

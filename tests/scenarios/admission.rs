@@ -9,8 +9,8 @@ use domain::{
     CallOutcome, Capability, CapabilitySet, Code, Effect, EventBody, GoalStatus, ModelCall, PauseReason,
     SessionId, StopReason, TokenUsage, TurnOutcome,
 };
-use policy::CallGrant;
-use runtime::{CommandError, PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec, UserDoor};
+use policy::{CallGrant, Permission};
+use runtime::{CallSubject, CommandError, PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec, UserDoor};
 use serde_json::{Value, json};
 use tests::{Gate, Shop, World, answering, call, story};
 use tokio_util::sync::CancellationToken;
@@ -67,6 +67,10 @@ impl PreparedCall for SlowCall {
     }
 
     /// Does not listen when it is told to stop.
+    fn subject(&self) -> CallSubject {
+        CallSubject::default()
+    }
+
     async fn run(self: Box<Self>, _: CancellationToken) -> ToolOutput {
         self.running.pass().await;
         ToolOutput::ok("done")
@@ -84,7 +88,7 @@ where
     world.goal(session, "reach it").await;
     let user = world.user.clone();
     let tool = Slow::tool(Effect::External, &Gate::default(), move || Box::pin(act(user.clone(), session)));
-    let shop = Shop { more: vec![tool], ..Shop::default() };
+    let shop = Shop::of(vec![tool]);
     let engine = world.engine_in(answering(|_, _| Ok(call("slow", &json!({})))), shop);
     let outcome = outcome(spawn_step(&engine, session)).await;
     let log = world.log(session).await;
@@ -123,8 +127,11 @@ async fn m6_t6_admission_reads_the_turn_anew_in_its_transaction() {
     for enter_plan in [true, false] {
         let session = world.session().await;
         world.goal(session, "reach it").await;
-        let mut turn =
-            world.sessions.admit(session, &"none".parse().unwrap(), runtime::Scope::All).await.unwrap();
+        let mut turn = world
+            .sessions
+            .admit(session, &"none".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+            .await
+            .unwrap();
         turn.begin_request(10).await.unwrap();
         let asked = vec![ModelCall { tool: "write_file".to_owned(), arguments: "{}".to_owned() }];
         turn.record_response(String::new(), asked, TokenUsage::default()).await.unwrap();
@@ -134,7 +141,8 @@ async fn m6_t6_admission_reads_the_turn_anew_in_its_transaction() {
             world.user.cancel_goal(session).await.unwrap();
         }
         let needs = CapabilitySet::of(&[Capability::WriteWorkspace]);
-        let grant = CallGrant { requires: needs, grant: needs, tool_is_allowed: true };
+        let grant =
+            CallGrant { requires: needs, grant: needs, tool_is_allowed: true, permission: Permission::Allow };
         // What the turn knows is from before; the store knows better.
         let admitted = turn.admit_call(turn.call(0), grant, Effect::External).await;
         let Err(CommandError::Rejected(refused)) = admitted else { panic!("{admitted:?}") };
@@ -153,7 +161,7 @@ async fn g11_t6_an_interrupt_ends_a_turn_whose_call_is_still_being_prepared() {
         let preparing = preparing.clone();
         Box::pin(async move { preparing.pass().await })
     });
-    let shop = Shop { more: vec![tool], ..Shop::default() };
+    let shop = Shop::of(vec![tool]);
     let engine = world.engine_in(answering(|_, _| Ok(call("slow", &json!({})))), shop);
     let step = spawn_step(&engine, session);
     gate.arrival().await;
@@ -170,7 +178,7 @@ async fn deaf(effect: Effect) -> (CallOutcome, GoalStatus) {
     let session = world.session().await;
     world.goal(session, "reach it").await;
     let gate = Gate::default();
-    let shop = Shop { more: vec![Slow::tool(effect, &gate, || Box::pin(async {}))], ..Shop::default() };
+    let shop = Shop::of(vec![Slow::tool(effect, &gate, || Box::pin(async {}))]);
     let engine = world.engine_in(answering(|_, _| Ok(call("slow", &json!({})))), shop);
     let step = spawn_step(&engine, session);
     gate.arrival().await;

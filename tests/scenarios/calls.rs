@@ -68,7 +68,7 @@ async fn arguments_that_are_no_json_object_are_answered_and_the_turn_goes_on() {
     plan_close({})
       refused: plan_close refused, nothing changed. invalid_input: `expected_revision` is missing; send the plan's current revision
     goal_update({"status": "done"})
-      refused: goal_update refused, nothing changed. invalid_input: `status` must be "completed", the only status an agent can set
+      refused: goal_update refused, nothing changed. invalid_input: `status` must be "completed" or "blocked", the only ones an agent can declare
     "#);
 }
 

@@ -9,10 +9,10 @@ use domain::{
     CallOutcome, CallRef, Capability, CapabilitySet, Effect, Failure, Mode, ModelCall, ModelName, SessionId,
     TokenUsage,
 };
-use policy::CallGrant;
+use policy::{CallGrant, Permission};
 use runtime::{
-    CommandError, Delta, Model, ModelRequest, ModelResponse, PreparedCall, Tool, ToolFault, ToolOutput,
-    ToolSpec,
+    CallSubject, CommandError, Delta, Model, ModelRequest, ModelResponse, PreparedCall, Tool, ToolFault,
+    ToolOutput, ToolSpec,
 };
 use serde_json::{Value, json};
 use tests::{Probe, Shop, World, answering, call, plan, text};
@@ -50,6 +50,10 @@ impl PreparedCall for Done {
         Effect::External
     }
 
+    fn subject(&self) -> CallSubject {
+        CallSubject::default()
+    }
+
     async fn run(self: Box<Self>, _: CancellationToken) -> ToolOutput {
         ToolOutput::ok("done")
     }
@@ -80,7 +84,7 @@ fn of_every_capability() -> Shop {
         Claims::tool("needs_read_and_write", &[C::ReadWorkspace, C::WriteWorkspace]),
         Claims::tool("needs_nothing", &[]),
     ];
-    Shop { more, ..Shop::default() }
+    Shop::of(more)
 }
 
 #[tokio::test]
@@ -95,17 +99,17 @@ async fn c2_c3_c4_what_each_agent_is_offered_in_each_mode() {
     }
     insta::assert_snapshot!(table, @r"
     orchestrator in work mode:
-      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_delegate needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update
+      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_delegate needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
     build in work mode:
-      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update
+      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
     deep in work mode:
-      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update
+      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
     orchestrator in plan mode:
-      read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update
+      read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait ask_user
     build in plan mode:
-      read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update
+      read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait ask_user
     deep in plan mode:
-      read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update
+      read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait ask_user
     ");
 }
 
@@ -138,8 +142,8 @@ async fn an_unknown_tool_is_answered_with_the_tools_on_offer() {
     let tries = [("Bash", json!({ "command": "ls" })), ("read_fil", json!({}))];
     let results = play(&world, session, Shop::default(), &tries).await;
     insta::assert_snapshot!(told(&results), @r"
-    invalid: there is no tool `Bash`; the tools on offer are: read_file, list_dir, glob, grep, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update
-    invalid: there is no tool `read_fil`; the tools on offer are: read_file, list_dir, glob, grep, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update
+    invalid: there is no tool `Bash`; the tools on offer are: read_file, list_dir, glob, grep, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update, goal_propose, goal_wait, command_stop, ask_user
+    invalid: there is no tool `read_fil`; the tools on offer are: read_file, list_dir, glob, grep, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update, goal_propose, goal_wait, command_stop, ask_user
     ");
     // Of a tool with a name of any length the start is kept.
     let long = "x".repeat(10_000);
@@ -198,7 +202,7 @@ async fn c4_in_plan_mode_a_tool_that_is_not_on_the_list_is_denied_whoever_brough
     ];
     let tries =
         [("mcp_read_only_they_say", json!({})), ("mcp_writer", json!({})), ("needs_nothing", json!({}))];
-    let results = play(&world, session, Shop { more, ..Shop::default() }, &tries).await;
+    let results = play(&world, session, Shop::of(more), &tries).await;
     insta::assert_snapshot!(told(&results), @r"
     denied: denied: `mcp_read_only_they_say` needs network, which Plan mode does not allow. Plan mode is read-only and only the user leaves it. Go on with reading and planning, and say what you would do
     denied: denied: `mcp_writer` needs write_workspace, which Plan mode does not allow. Plan mode is read-only and only the user leaves it. Go on with reading and planning, and say what you would do
@@ -296,8 +300,11 @@ async fn c7_a_loop_of_ones_own_that_has_no_prompt_at_all_is_refused_in_the_same_
 
     // The same calls through the steps of a turn, without prompts, tools or a model.
     world.say(session, "go").await;
-    let mut turn =
-        world.sessions.admit(session, &"none".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let mut turn = world
+        .sessions
+        .admit(session, &"none".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     turn.begin_request(0).await.unwrap();
     let asked: Vec<_> = tries()[..5]
         .iter()
@@ -317,6 +324,7 @@ async fn c7_a_loop_of_ones_own_that_has_no_prompt_at_all_is_refused_in_the_same_
             requires: CapabilitySet::of(&[needs]),
             grant: CapabilitySet::of(&Capability::ALL),
             tool_is_allowed: true,
+            permission: Permission::Allow,
         };
         let call: CallRef = turn.call(index);
         let admitted = turn.admit_call(call, grant, Effect::Read).await;

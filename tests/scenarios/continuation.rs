@@ -29,7 +29,7 @@ async fn future(world: &World, session: SessionId) -> String {
             *value = json!(format!("in {} s", (at - world.clock_now().0) / 1_000));
         }
     }
-    if let Some(retry) = next.get_mut("retry") {
+    if let Some(retry) = next.pointer_mut("/cause/retry") {
         retry["at"] = json!("…");
     }
     let wake_at = match view.wake_at {
@@ -63,8 +63,11 @@ async fn t2_t3_every_state_says_what_is_next_and_stores_when_to_look_again() {
     tell("plan 3/6", session).await;
     world.say(session, "go").await;
     tell("input", session).await;
-    let turn =
-        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let turn = world
+        .sessions
+        .admit(session, &"scripted".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     tell("turn runs", session).await;
     drop(turn);
     user.interrupt(session).await.unwrap();
@@ -126,8 +129,11 @@ async fn t2_t3_every_state_says_what_is_next_and_stores_when_to_look_again() {
     // Last, because it moves the clock.
     let session = world.session().await;
     world.say(session, "go").await;
-    let mut turn =
-        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let mut turn = world
+        .sessions
+        .admit(session, &"scripted".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     turn.begin_request(10).await.unwrap();
     world.clock.advance_ms(policy::LEASE_MS);
     world.engine(fine()).step(session, Scope::All).await.unwrap();
@@ -136,16 +142,16 @@ async fn t2_t3_every_state_says_what_is_next_and_stores_when_to_look_again() {
     new: wake never, {"next":"idle","why":{"why":"nothing_to_do"}}
     plan 3/6: wake never, {"next":"idle","why":{"why":"nothing_to_do"}}
     input: wake now, {"next":"run_input","row":3}
-    turn runs: wake in 15 s, {"next":"wait_for","turn":1}
-    turn runs, interrupted: wake in 15 s, {"next":"wait_for","turn":1}
+    turn runs: wake in 15 s, {"next":"wait_for","what":{"type":"turn","turn":1}}
+    turn runs, interrupted: wake in 15 s, {"next":"wait_for","what":{"type":"turn","turn":1}}
     held: wake never, {"next":"idle","why":{"why":"inbox_held"}}
     turn failed: wake never, {"next":"idle","why":{"why":"turn_failed","turn":1,"failure":{"kind":"refused","detail":"broken","retry_after_ms":40000}}}
     goal: wake now, {"next":"run_goal","goal_id":"…","continuation":1}
     goal in Plan mode: wake never, {"next":"idle","why":{"why":"goal_paused","pause":{"reason":"plan_mode"}}}
     input in Plan mode: wake now, {"next":"run_input","row":5}
     goal completed: wake never, {"next":"idle","why":{"why":"goal_completed"}}
-    retry: wake in 40 s, {"next":"wait_until","at":"in 40 s","retry":{"attempt":1,"at":"…","failure":"server_error"}}
-    input beside a retry: wake now, {"next":"run_input","row":14}
+    retry: wake in 40 s, {"next":"wait_until","at":"in 40 s","cause":{"type":"retry","retry":{"attempt":1,"at":"…","failure":"server_error"}}}
+    input beside a retry: wake now, {"next":"run_input","row":17}
     goal cancelled: wake never, {"next":"idle","why":{"why":"goal_cancelled"}}
     goal blocked: wake never, {"next":"idle","why":{"why":"goal_blocked","code":"provider_refused","detail":"broken"}}
     budget used up: wake never, {"next":"idle","why":{"why":"goal_budget_limited"}}

@@ -148,7 +148,7 @@ async fn g2_a_turn_cannot_complete_a_goal_that_it_is_not_bound_to() {
     })
     .await;
     assert_eq!((outcome, result), (TurnOutcome::Completed, CallOutcome::Refused));
-    insta::assert_snapshot!(text, @"goal_update refused, nothing changed. goal_not_bound: this turn works for no Goal, so there is none to complete; report to the user instead");
+    insta::assert_snapshot!(text, @"goal_update refused, nothing changed. goal_not_bound: this turn works for no Goal; report to the user instead");
     assert_eq!(world.view(session).await.goal.unwrap().status, GoalStatus::Active);
 
     // The Goal is not the same any more: it was paused and resumed.
@@ -160,7 +160,7 @@ async fn g2_a_turn_cannot_complete_a_goal_that_it_is_not_bound_to() {
     .await;
     assert_eq!((outcome, result), (TurnOutcome::Completed, CallOutcome::Refused));
     let id = world.view(session).await.goal.unwrap().goal_id.to_string();
-    insta::assert_snapshot!(text.replace(&id, "GOAL"), @"goal_update refused, nothing changed. goal_not_bound: the Goal changed since this turn started (it is active at revision 3, this turn is bound to GOAL at revision 1); finish by reporting to the user");
+    insta::assert_snapshot!(text.replace(&id, "GOAL"), @"goal_update refused, nothing changed. goal_not_bound: the Goal changed since this turn started (it is at revision 3, this turn is bound to 1); finish by reporting to the user");
     assert_eq!(world.view(session).await.goal.unwrap().status, GoalStatus::Active);
 
     // The Goal is paused and stays so.
@@ -176,7 +176,7 @@ async fn g2_a_turn_cannot_complete_a_goal_that_it_is_not_bound_to() {
     world.say(session, "go").await;
     let (outcome, result, text) = completing(&world, session, async || {}).await;
     assert_eq!((outcome, result), (TurnOutcome::Completed, CallOutcome::Refused));
-    insta::assert_snapshot!(text, @"goal_update refused, nothing changed. goal_not_bound: this turn works for no Goal, so there is none to complete; report to the user instead");
+    insta::assert_snapshot!(text, @"goal_update refused, nothing changed. goal_not_bound: this turn works for no Goal; report to the user instead");
 
     // An input turn that was admitted beside the active Goal is bound to it and may complete it.
     let session = world.session().await;
@@ -291,8 +291,11 @@ async fn g4_a_lost_turn_counts_and_is_charged_an_estimate() {
     let world = World::new().await;
     let session = world.session().await;
     world.goal(session, "reach it").await;
-    let mut turn =
-        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let mut turn = world
+        .sessions
+        .admit(session, &"scripted".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     turn.begin_request(1_234).await.unwrap();
     drop(turn);
     world.clock.advance_ms(policy::LEASE_MS);
@@ -349,9 +352,10 @@ async fn g5_a_request_is_charged_once_however_many_attempts_it_took() {
     world.run(session, model).await;
     insta::assert_snapshot!(goal_story(&world, session).await, @r#"
     2 user goal_opened active "reach it"
-    12 runtime goal_charged 1.1 707
-    14 runtime goal_budget_announced 80 %
-    15 runtime goal_moved budget_limited
+    12 runtime goal_time_charged
+    13 runtime goal_charged 1.1 707
+    15 runtime goal_budget_announced 80 %
+    16 runtime goal_moved budget_limited
     "#);
 }
 
@@ -406,7 +410,7 @@ async fn p21_unfinished_steps_do_not_refuse_completion_and_are_shown() {
     let session = world.session().await;
     world.goal(session, "reach it").await;
     world.plan(session, "a:in_progress b").await;
-    let view = world.user.complete_goal(session, None).await.unwrap();
+    let view = world.user.complete_goal(session, None, false).await.unwrap();
     assert_eq!(view.goal.unwrap().unfinished_steps, Some(2));
     assert_eq!(view.plan.map(|plan| (plan.completed, plan.total, plan.closed)), Some((0, 2, None)));
 }

@@ -2,6 +2,7 @@
 
 use domain::{Code, EventBody, InputId, InputText, QUEUED_ROWS, SessionId, TurnOutcome};
 use policy::IdleReason;
+use runtime::Prompt;
 use runtime::{CommandError, Message, Scope, Step};
 use tests::{Gate, Probe, World, scripted, story};
 
@@ -23,8 +24,11 @@ async fn consumed(world: &World, session: SessionId) -> Vec<Vec<InputId>> {
 
 /// A turn that is admitted and lost before its first request, or after it.
 async fn lose_turn(world: &World, session: SessionId, after_request: bool) {
-    let mut turn =
-        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let mut turn = world
+        .sessions
+        .admit(session, &"scripted".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     if after_request {
         turn.begin_request(10).await.unwrap();
     }
@@ -92,7 +96,8 @@ async fn i1_a_full_inbox_says_so_and_keeps_what_it_has() {
     for _ in 0..QUEUED_ROWS {
         world.say(session, "more").await;
     }
-    let sent = world.user.submit(session, InputText::parse("one too many").unwrap(), None).await;
+    let sent =
+        world.user.submit(session, Prompt::queued(InputText::parse("one too many").unwrap()), None).await;
     let Err(CommandError::Rejected(refused)) = sent else { panic!("{sent:?}") };
     assert_eq!(refused.code, Code::LimitExceeded);
     assert_eq!(world.view(session).await.queued_inputs, QUEUED_ROWS);
@@ -104,11 +109,11 @@ async fn e5_input_sent_twice_with_one_key_is_one_row() {
     let session = world.session().await;
     let key = || Some(domain::CommandKey::parse("prompt-1").unwrap());
     let text = |text: &str| InputText::parse(text).unwrap();
-    let first = world.user.submit(session, text("hello"), key()).await.unwrap();
+    let first = world.user.submit(session, Prompt::queued(text("hello")), key()).await.unwrap();
     let events = world.log(session).await.len();
-    let again = world.user.submit(session, text("hello"), key()).await.unwrap();
+    let again = world.user.submit(session, Prompt::queued(text("hello")), key()).await.unwrap();
     assert_eq!((first, world.log(session).await.len()), (again, events));
-    let other = world.user.submit(session, text("something else"), key()).await;
+    let other = world.user.submit(session, Prompt::queued(text("something else")), key()).await;
     let Err(CommandError::Rejected(refused)) = other else { panic!("{other:?}") };
     assert_eq!(refused.code, Code::KeyReused);
     assert_eq!(world.log(session).await.len(), events);
@@ -165,8 +170,11 @@ async fn i2_an_interrupted_turn_does_not_give_its_row_back() {
     let world = World::new().await;
     let session = world.session().await;
     world.say(session, "one").await;
-    let turn =
-        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let turn = world
+        .sessions
+        .admit(session, &"scripted".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     world.user.interrupt(session).await.unwrap();
     drop(turn);
     world.clock.advance_ms(policy::LEASE_MS);

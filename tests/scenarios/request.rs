@@ -59,8 +59,11 @@ async fn play(world: &World, session: SessionId, model: Arc<dyn Model>) {
 
     // A turn of a worker that dies after its call was admitted.
     world.say(session, "and this?").await;
-    let mut turn =
-        world.sessions.admit(session, &"remote".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let mut turn = world
+        .sessions
+        .admit(session, &"remote".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     turn.begin_request(10).await.unwrap();
     let asked = vec![domain::ModelCall { tool: "list_dir".to_owned(), arguments: "{}".to_owned() }];
     turn.record_response("Listing.".to_owned(), asked, TokenUsage::default()).await.unwrap();
@@ -202,7 +205,7 @@ async fn v1_the_section_is_made_anew_from_durable_state_before_each_request() {
     goal: active
     id: GOAL
     objective: "make it fast"
-    spent: 0 of 2000000 tokens, 0 of 200 turns
+    spent: 0 of 2000000 tokens, 0 of 200 turns, 0 of 480 minutes
     this turn does not work for the Goal and cannot complete it
 
     plan: "A plan"

@@ -3,7 +3,7 @@
 use domain::{
     Event, EventBody, Failure, FailureClass, FailureKind, GoalStatus, SessionId, Timestamp, TurnOutcome,
 };
-use policy::{ATTEMPTS_IN_PLACE, IdleReason, NextAction};
+use policy::{ATTEMPTS_IN_PLACE, Delay, IdleReason, NextAction};
 use runtime::{Scope, Step};
 use tests::{Probe, World, answering, scripted, story, text};
 
@@ -98,15 +98,16 @@ async fn t9_t10_what_does_not_pass_becomes_a_durable_retry_of_the_goal() {
     9 runtime model_failed 1.1 attempt 3 server_error, again
     10 runtime model_requested 1.1 attempt 4
     11 runtime model_failed 1.1 attempt 4 server_error, gives up
-    12 runtime turn_ended 1 failed server_error
-    13 runtime retry_scheduled 1 after server_error
+    12 runtime goal_time_charged
+    13 runtime turn_ended 1 failed server_error
+    14 runtime retry_scheduled 1 after server_error
     ");
 
     // The row is there before anybody waits, and says when.
     let retry = retry_of(&world, session).await.unwrap();
     let view = world.view(session).await;
     assert_eq!(view.wake_at, Some(retry.at));
-    assert_eq!(view.next, NextAction::WaitUntil { at: retry.at, retry });
+    assert_eq!(view.next, NextAction::WaitUntil { at: retry.at, cause: Delay::Retry { retry } });
     assert_eq!(engine.step(session, Scope::All).await.unwrap(), Step::WaitUntil { at: retry.at });
     // It costs no turn and no token: the provider did nothing.
     let usage = view.goal.unwrap().usage;

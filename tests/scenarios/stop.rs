@@ -317,8 +317,11 @@ async fn g11_an_interrupt_that_meets_another_stop_wins() {
     let world = World::new().await;
     let session = world.session().await;
     world.say(session, "go").await;
-    let mut turn =
-        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let mut turn = world
+        .sessions
+        .admit(session, &"scripted".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     turn.begin_request(10).await.unwrap();
     world.user.enter_plan(session).await.unwrap();
     world.user.interrupt(session).await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::{Code, EventBody, SessionId, Timestamp, TurnOutcome, TurnTrigger};
+use domain::{Code, EventBody, GoalStatus, SessionId, Timestamp, TurnOutcome, TurnTrigger};
 use policy::IdleReason;
 use runtime::{Scope, Step};
 use serde_json::json;
@@ -134,6 +134,10 @@ async fn t4_of_racing_workers_one_admits_the_turn_and_each_continuation_is_taken
     world.goal(session, "reach it").await;
     let workers: Vec<_> = (0..WORKERS).map(|_| world.other_worker()).collect();
     for _ in 0..ROUNDS {
+        // These turns bring no progress, and the user has them go on (G7).
+        if world.view(session).await.goal.unwrap().status != GoalStatus::Active {
+            world.user.resume_goal(session).await.unwrap();
+        }
         let barrier = Arc::new(Barrier::new(WORKERS));
         let racers: Vec<_> = workers
             .iter()
@@ -142,7 +146,14 @@ async fn t4_of_racing_workers_one_admits_the_turn_and_each_continuation_is_taken
                 let barrier = Arc::clone(&barrier);
                 tokio::spawn(async move {
                     barrier.wait().await;
-                    worker.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await
+                    worker
+                        .admit(
+                            session,
+                            &"scripted".parse().unwrap(),
+                            runtime::Scope::All,
+                            tests::MOST_REQUESTS,
+                        )
+                        .await
                 })
             })
             .collect();
@@ -182,21 +193,26 @@ async fn t4_admission_takes_the_row_and_the_lease_in_one_commit() {
     let session = world.session().await;
     let row = world.say(session, "go").await;
     let before = world.log(session).await.len();
-    let turn =
-        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let turn = world
+        .sessions
+        .admit(session, &"scripted".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     let log = world.log(session).await;
     let [started] = &log[before..] else { panic!("{}", story(&log)) };
     assert!(
         matches!(&started.body, EventBody::TurnStarted { trigger: TurnTrigger::Input { rows }, .. } if *rows == [row])
     );
     let head = world.store.head(session).await.unwrap().unwrap();
-    assert_eq!(head.lease.as_ref().map(|lease| lease.epoch), Some(turn.number()));
+    assert_eq!(head.leases.turn.as_ref().map(|lease| lease.epoch), Some(turn.number()));
     assert_eq!(world.view(session).await.queued_inputs, 0);
 
     // Nothing else can start beside it, for whatever reason.
     world.say(session, "me too").await;
-    let Err(ExecuteError::Rejected(refused)) =
-        world.other_worker().admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await
+    let Err(ExecuteError::Rejected(refused)) = world
+        .other_worker()
+        .admit(session, &"scripted".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
     else {
         panic!("a second turn in one lane");
     };
@@ -208,8 +224,11 @@ async fn t6_a_worker_that_lost_its_turn_records_nothing_more() {
     let world = World::new().await;
     let session = world.session().await;
     world.say(session, "go").await;
-    let mut turn =
-        world.sessions.admit(session, &"scripted".parse().unwrap(), runtime::Scope::All).await.unwrap();
+    let mut turn = world
+        .sessions
+        .admit(session, &"scripted".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+        .await
+        .unwrap();
     turn.begin_request(10).await.unwrap();
     world.clock.advance_ms(policy::LEASE_MS);
     let other = world.engine_of(
@@ -230,7 +249,7 @@ async fn t6_a_worker_that_lost_its_turn_records_nothing_more() {
 
 /// When the lease of the running turn ends.
 async fn lease_end(world: &World, session: SessionId) -> Timestamp {
-    world.store.head(session).await.unwrap().unwrap().lease.unwrap().expires_at
+    world.store.head(session).await.unwrap().unwrap().leases.turn.unwrap().expires_at
 }
 
 #[tokio::test]

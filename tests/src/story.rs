@@ -1,6 +1,6 @@
 //! A log told in lines: what happened, without ids, times and worker names, which differ each time.
 
-use domain::{Event, EventBody, InputId, TurnTrigger};
+use domain::{Event, EventBody, InputId, RequestEnd, TurnTrigger};
 
 /// One line for each event: number, actor, kind and what matters of the rest.
 pub fn story(events: &[Event]) -> String {
@@ -34,11 +34,36 @@ fn details(body: &EventBody) -> String {
         }
         EventBody::GoalBudgetAnnounced { percent, .. } => format!("{percent} %"),
         EventBody::RetryScheduled { retry, .. } => format!("{} after {}", retry.attempt, retry.failure),
-        EventBody::InputQueued { text, .. } => format!("{:?}", text.as_str()),
+        EventBody::InputQueued { input, text, goal_id, .. } => {
+            let kind = if input.is_of_person() { String::new() } else { format!("{} ", input.name()) };
+            let of_goal = if goal_id.is_some() { " of the Goal" } else { "" };
+            format!("{kind}{:?}{of_goal}", text.as_str())
+        }
         EventBody::InputConsumed { turn, rows } => format!("by {turn}: {}", rows_line(rows)),
         EventBody::InputReturned { row } => row.to_string(),
         EventBody::InputCancelled { row, reason } => format!("{row} {reason:?}"),
-        EventBody::RetryCleared { .. } | EventBody::InboxHeld | EventBody::InboxReleased => String::new(),
+        EventBody::RetryCleared { .. }
+        | EventBody::InboxHeld
+        | EventBody::InboxReleased
+        | EventBody::GoalAmendmentDeclined { .. }
+        | EventBody::GoalWaitMet { .. }
+        | EventBody::GoalWaitLifted { .. }
+        | EventBody::GoalTimeCharged { .. } => String::new(),
+        EventBody::GoalEdited { objective, .. } => format!("{:?}", objective.as_str()),
+        EventBody::GoalBudgetChanged { budgets, .. } => {
+            format!("{} tokens, {} turns, {} ms", budgets.tokens, budgets.turns, budgets.active_ms)
+        }
+        EventBody::GoalAmendmentProposed { amendment, .. } => format!("{:?}", amendment.objective.as_str()),
+        EventBody::GoalBlockStaged { turn, reason, .. } => format!("{turn} {:?}", reason.as_str()),
+        EventBody::GoalWaitSet { wait, .. } => wait.condition.to_string(),
+        EventBody::RequestOpened { request } => format!("{} of {}", request.id, request.turn),
+        EventBody::RequestSettled { request, end } => match end {
+            RequestEnd::Answered { .. } => format!("{request} answered"),
+            RequestEnd::Cancelled => format!("{request} cancelled"),
+        },
+        EventBody::CommandStarted { command } => format!("{} {:?}", command.id, command.title.as_str()),
+        EventBody::CommandStopRequested { command } => command.to_string(),
+        EventBody::CommandEnded { command, outcome, .. } => format!("{command} {}", outcome.name()),
         EventBody::TurnStarted { turn, agent, trigger, goal, .. } => {
             let cause = match trigger {
                 TurnTrigger::Input { rows } => format!("input {}", rows_line(rows)),

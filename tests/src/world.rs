@@ -1,18 +1,19 @@
 //! A store, a workspace and everything between them, in a temporary folder.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use agents::ToolAllowList;
+use agents::{PermissionRule, PermissionRules, RuleEntry, ToolAllowList, Verdict};
 use async_trait::async_trait;
 use domain::{
     Budgets, CallOutcome, CallRef, Event, EventBody, GoalId, InputId, InputText, Objective, Seq, SessionId,
     Timestamp,
 };
 use runtime::{
-    Engine, Evidence, Model, NewGoal, PlanAccepted, Scope, SessionView, Sessions, Step, Tool, Toolbox,
-    UserDoor, Workshop,
+    Engine, Evidence, Model, NewGoal, PlanAccepted, Prompt, Scope, SessionView, Sessions, Settings, Step,
+    Tool, Toolbox, UserDoor, Workshop,
 };
 use serde_json::{Value, json};
 use store::{Clock, ManualClock, Store, StoreUrl, SystemClock};
@@ -22,6 +23,8 @@ use crate::tape::Tape;
 
 /// Where a manual clock starts: 2026-01-01, so that sums with it stay readable.
 pub const START: Timestamp = Timestamp(1_767_225_600_000);
+/// Model requests that a turn may make at most.
+pub const MOST_REQUESTS: NonZeroU32 = NonZeroU32::new(domain::REQUESTS_PER_TURN).expect("not zero");
 /// Events read at once.
 const PAGE: usize = 1_000;
 /// Steps in a row that [`World::run`] follows: a session that never rests is a bug.
@@ -132,7 +135,7 @@ impl<C: Clock + 'static> World<C> {
 
     /// The person says something.
     pub async fn say(&self, session: SessionId, text: &str) -> InputId {
-        self.user.submit(session, InputText::parse(text).unwrap(), None).await.unwrap()
+        self.user.submit(session, Prompt::queued(InputText::parse(text).unwrap()), None).await.unwrap()
     }
 
     /// The person sets a Goal with the usual budgets.
@@ -192,7 +195,8 @@ impl<C: Clock + 'static> World<C> {
 
     /// An engine of another worker on the same store; see [`other_worker`](Self::other_worker).
     pub fn engine_of(&self, sessions: &Sessions, model: Arc<dyn Model>, shop: Shop) -> Engine {
-        Engine::new(sessions.clone(), model, Arc::new(shop), self.tape.clone())
+        let settings = shop.settings.clone();
+        Engine::new(sessions.clone(), model, Arc::new(shop), self.tape.clone(), settings)
     }
 
     /// Another worker on the same store, as another process would be one.
@@ -222,34 +226,49 @@ impl<C: Clock + 'static> World<C> {
 
 /// A temporary folder, in memory where the system has such a place: what a test commits need not outlive the machine,
 /// and waiting for the disk is most of the time that these tests take.
-fn home() -> TempDir {
+pub fn home() -> TempDir {
     let memory = Path::new("/dev/shm");
     let in_memory = if memory.is_dir() { tempfile::tempdir_in(memory).ok() } else { None };
     in_memory.unwrap_or_else(|| tempfile::tempdir().unwrap())
 }
 
-/// Opens workspaces with the real tools, more of them if a test has its own, and the configured list.
+/// Opens workspaces with the real tools, more of them if a test has its own, and the configured list and rules.
 pub struct Shop {
     /// Tools of the test, offered after the real ones.
     pub more: Vec<Arc<dyn Tool>>,
     /// The list of allowed tools.
     pub allowed: ToolAllowList,
+    /// The permission rules.
+    pub rules: Arc<PermissionRules>,
+    /// How the engine runs turns.
+    pub settings: Settings,
 }
 
 impl Default for Shop {
     fn default() -> Self {
-        Self { more: Vec::new(), allowed: ToolAllowList::All }
+        let (rules, settings) = (Arc::default(), Settings::default());
+        Self { more: Vec::new(), allowed: ToolAllowList::All, rules, settings }
+    }
+}
+
+impl Shop {
+    /// With tools of the test, and a rule that lets them all run unasked.
+    pub fn of(more: Vec<Arc<dyn Tool>>) -> Self {
+        let entry =
+            RuleEntry { verdict: Verdict::Allow, tool: Some("*".to_owned()), path: None, command: None };
+        let rule = PermissionRule::new("the test's rule", &entry).unwrap();
+        Self { more, rules: Arc::new(PermissionRules::new(vec![rule]).unwrap()), ..Self::default() }
     }
 }
 
 #[async_trait]
 impl Workshop for Shop {
-    async fn open(&self, workspace: &str) -> std::io::Result<(Toolbox, Arc<dyn Evidence>)> {
-        let workspace = tools::Workspace::open(Path::new(workspace)).map_err(std::io::Error::other)?;
+    async fn open(&self, root: &str) -> std::io::Result<(Toolbox, Arc<dyn Evidence>)> {
+        let workspace = tools::Workspace::open(Path::new(root)).map_err(std::io::Error::other)?;
         let workspace = Arc::new(workspace);
         let mut all = tools::all(Arc::clone(&workspace), tools::Secrets::default());
         all.extend(self.more.iter().cloned());
-        Ok((Toolbox::new(all, self.allowed.clone()), workspace))
+        Ok((Toolbox::new(root, all, self.allowed.clone(), Arc::clone(&self.rules)), workspace))
     }
 }
 

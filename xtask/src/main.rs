@@ -1,4 +1,4 @@
-//! The project's own checks: `cargo xtask layers | tidy | rules | test | ci`.
+//! The project's own checks: `cargo xtask layers | tidy | rules | test | prove | ci`.
 //!
 //! Each check is pure over data that `workspace` collected, so each is tested on small trees held in memory.
 
@@ -6,6 +6,7 @@
 
 mod error;
 mod layers;
+mod prove;
 mod rules;
 mod source;
 mod steps;
@@ -27,6 +28,7 @@ Verbs:
   tidy              the house rules over every tracked file
   rules [--json]    semantic rules, their status and the tests that prove them
   test              build, run every test, then the doctests, each part timed
+  prove [--long]    run the proofs and write docs/reference/guarantees.md (--long: the full counts)
   ci [--checks]     fmt, layers, tidy, rules, clippy, deny, then test (--checks: without test)
   help              this text
 
@@ -43,6 +45,10 @@ fn main() -> ExitCode {
             Workspace::find().and_then(|workspace| rules::run(&workspace, rules::Format::Json))
         }
         ["test"] => Workspace::find().and_then(|workspace| steps::test(&workspace)),
+        ["prove"] => Workspace::find().and_then(|workspace| prove::run(&workspace, prove::Effort::Plain)),
+        ["prove", "--long"] => {
+            Workspace::find().and_then(|workspace| prove::run(&workspace, prove::Effort::Long))
+        }
         ["ci"] => Workspace::find().and_then(|workspace| steps::ci(&workspace, steps::Scope::Everything)),
         ["ci", "--checks"] => {
             Workspace::find().and_then(|workspace| steps::ci(&workspace, steps::Scope::Checks))

@@ -73,8 +73,9 @@ fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
+/// What was done so far, and how long each part took.
 #[derive(Default)]
-struct Steps {
+pub(crate) struct Steps {
     done: Vec<Step>,
 }
 
@@ -85,7 +86,11 @@ struct Step {
 }
 
 impl Steps {
-    fn run(&mut self, name: &'static str, work: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn run(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         println!("── {name}");
         let start = Instant::now();
         let verdict = work();
@@ -93,11 +98,31 @@ impl Steps {
         verdict
     }
 
-    fn cargo(&mut self, workspace: &Workspace, name: &'static str, args: &[&str]) -> Result<(), Error> {
+    pub(crate) fn cargo(
+        &mut self,
+        workspace: &Workspace,
+        name: &'static str,
+        args: &[&str],
+    ) -> Result<(), Error> {
+        self.cargo_with(workspace, name, args, &[])
+    }
+
+    /// The same with more variables in the environment.
+    pub(crate) fn cargo_with(
+        &mut self,
+        workspace: &Workspace,
+        name: &'static str,
+        args: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<(), Error> {
         let command = format!("cargo {}", args.join(" "));
         self.run(name, || {
             println!("   {command}");
-            let status = Command::new(cargo()).args(args).current_dir(&workspace.root).status();
+            let status = Command::new(cargo())
+                .args(args)
+                .envs(variables.iter().copied())
+                .current_dir(&workspace.root)
+                .status();
             let status = status.map_err(|source| Error::Start { command: command.clone(), source })?;
             if status.success() {
                 return Ok(());
@@ -106,7 +131,7 @@ impl Steps {
         })
     }
 
-    fn print(&self) {
+    pub(crate) fn print(&self) {
         println!("\n{}", self.table());
     }
 

@@ -22,11 +22,17 @@ pub const WORK_TOOLS: &[WorkTool] = &[
     WorkTool { name: "plan_close", description: PLAN_CLOSE, requires: PLAN },
     WorkTool { name: "goal_get", description: GOAL_GET, requires: READ },
     WorkTool { name: "goal_update", description: GOAL_UPDATE, requires: GOAL },
+    WorkTool { name: "goal_propose", description: GOAL_PROPOSE, requires: GOAL },
+    WorkTool { name: "goal_wait", description: GOAL_WAIT, requires: GOAL },
+    WorkTool { name: "command_stop", description: COMMAND_STOP, requires: COMMAND },
+    WorkTool { name: "ask_user", description: ASK_USER, requires: ASK },
 ];
 
 const READ: CapabilitySet = CapabilitySet::of(&[Capability::ReadWorkState]);
 const PLAN: CapabilitySet = CapabilitySet::of(&[Capability::UpdatePlan]);
 const GOAL: CapabilitySet = CapabilitySet::of(&[Capability::UpdateGoal]);
+const COMMAND: CapabilitySet = CapabilitySet::of(&[Capability::RunCommand]);
+const ASK: CapabilitySet = CapabilitySet::of(&[Capability::AskHuman]);
 
 const PLAN_GET: &str = "\
 Reads the current execution plan in full: revision, title, and every step with id, title and status. Rarely needed: \
@@ -55,9 +61,33 @@ Reads the Goal of this session in full: id, status, objective, criteria, budgets
 the work-state section of every request shows the Goal. Call it when that section says that texts were shortened.";
 
 const GOAL_UPDATE: &str = "\
-Declares the active Goal reached: status \"completed\", and optionally a summary of the result. Call it only when the \
-objective and the criteria are met and you have verified that they are. Doing less than was asked, running out of \
-ideas or a budget near its end is not completion. Afterwards you get one last answer, without tools, for your report.";
+Declares the active Goal completed or blocked.
+- status \"completed\", optionally with a summary of the result: only when the objective and the criteria are met and you \
+have verified that they are. Doing less than was asked, running out of ideas or a budget near its end is not \
+completion. Work that still runs for the Goal has to end first. Afterwards you get one last answer, without tools, for \
+your report.
+- status \"blocked\" with a summary of what is in the way and what you tried: only when nothing is left to try. It takes \
+three turns in a row that say so. If a person has to decide or do something, call ask_user instead; to wait for \
+something, call goal_wait.";
+
+const GOAL_PROPOSE: &str = "\
+Proposes a Goal for work that takes many turns, revises a proposal of yours that is not accepted yet, or proposes a \
+change of the objective or criteria of a Goal that is. Nothing starts and nothing changes until the user accepts it. \
+Never use it for work that fits into this turn.";
+
+const GOAL_WAIT: &str = "\
+Lets the active Goal wait without spending turns: until a time has passed, a background command has ended, a file has \
+changed or an input has arrived, and in any case for at most so many seconds. Call it instead of polling, then end the \
+turn with a short answer; the Goal goes on by itself when the wait is over.";
+
+const COMMAND_STOP: &str = "\
+Stops a background command that shell started, by its number. Its end is reported to you like any other.";
+
+const ASK_USER: &str = "\
+Asks the user a question that only they can answer and that you cannot go on without: a decision, a fact that is \
+nowhere in the workspace, or something they have to do. The turn ends; the answer comes with a later turn. Ask one \
+clear question and offer options where there are some. Never ask for what you can find out, nor for leave to use a tool: \
+that is asked for you.";
 
 #[cfg(test)]
 mod tests {

@@ -6,13 +6,15 @@
 //! a guard either: with an empty system prompt every refusal is the same (C7).
 //!
 //! The tour: a [`Role`] is a row of one table. [`is_offered`] and [`call_grant`] narrow it to one tool. [`WORK_TOOLS`]
-//! lists the tools that act on the session itself. [`system_prompt`] is the stable head of every request and
+//! lists the tools that act on the session itself. [`PermissionRules`] say
+//! of one call what the configuration of a person wants. [`system_prompt`] is the stable head of every request and
 //! [`work_state_section`] its changing tail.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod catalog;
 mod overlay;
+mod permission;
 mod prompt;
 mod quote;
 mod role;
@@ -20,6 +22,9 @@ mod work_state;
 
 pub use catalog::{WORK_TOOLS, WorkTool};
 pub use overlay::{ToolAllowList, call_grant, effective_grant, is_offered};
+pub use permission::{
+    CallSubject, InvalidRule, Judgement, PermissionRule, PermissionRules, RuleEntry, Verdict,
+};
 pub use prompt::{continuation_line, system_prompt};
 pub use role::{Role, default_agent, role, roles, selectable};
 pub use work_state::{WORK_STATE_BYTES, work_state_section};

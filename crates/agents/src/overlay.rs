@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use domain::{CapabilitySet, Mode};
-use policy::{CallGrant, in_mode};
+use policy::{CallGrant, Permission, in_mode};
 
 use crate::role::Role;
 
@@ -56,10 +56,11 @@ pub fn is_offered(
     policy::check_call(tool, &call_grant(role, allowed, tool, requires), mode).is_ok()
 }
 
-/// What the admission of a call has to know. The mode is no part of it on purpose: `policy` reads the one in force
-/// in the transaction that admits the call (M6).
+/// What the admission of a call has to know before the permission rules have looked at its arguments. The mode is no
+/// part of it on purpose: `policy` reads the one in force in the transaction that admits the call (M6).
 pub fn call_grant(role: &Role, allowed: &ToolAllowList, tool: &str, requires: CapabilitySet) -> CallGrant {
-    CallGrant { requires, grant: role.grant, tool_is_allowed: allowed.allows(tool) }
+    let tool_is_allowed = allowed.allows(tool);
+    CallGrant { requires, grant: role.grant, tool_is_allowed, permission: Permission::Allow }
 }
 
 #[cfg(test)]
@@ -105,7 +106,8 @@ mod tests {
         let build = role(&"build".parse().unwrap()).unwrap();
         let requires = CapabilitySet::of(&[Capability::WriteWorkspace]);
         let grant = call_grant(build, &only(&["edit_file"]), "write_file", requires);
-        assert_eq!(grant, CallGrant { requires, grant: build.grant, tool_is_allowed: false });
+        let permission = Permission::Allow;
+        assert_eq!(grant, CallGrant { requires, grant: build.grant, tool_is_allowed: false, permission });
     }
 
     fn lists() -> impl Strategy<Value = ToolAllowList> {

@@ -1,6 +1,6 @@
 //! The system prompt, put together from reviewed Markdown, and the line that opens a Goal turn.
 
-use domain::{Mode, is_invisible};
+use domain::{Condition, Mode, WaitOver, is_invisible};
 
 use crate::role::Role;
 
@@ -34,10 +34,20 @@ pub fn system_prompt(role: &Role, mode: Mode, workspace: &str) -> String {
 }
 
 /// The message that opens a turn of a Goal. It stays in the history, so the objective is not in it: that stands in the
-/// work-state section, once (G14).
-pub fn continuation_line(continuation: u64) -> String {
+/// work-state section, once (G14). It says which wait is over, if the turn starts because one is (G10).
+pub fn continuation_line(continuation: u64, wait_over: Option<&WaitOver>) -> String {
+    let waited = match wait_over {
+        None => String::new(),
+        Some(WaitOver { condition, is_met: true }) => {
+            format!("You waited for {condition}, and it is there. ")
+        }
+        Some(WaitOver { condition: Condition::Time, .. }) => "The time you waited for has come. ".to_owned(),
+        Some(WaitOver { condition, is_met: false }) => {
+            format!("You waited for {condition}; the deadline passed without it. ")
+        }
+    };
     format!(
-        "Continuation {continuation} of the active Goal. Its objective, criteria and budget stand in the work-state \
+        "{waited}Continuation {continuation} of the active Goal. Its objective, criteria and budget stand in the work-state \
          section. Do the next useful piece of work towards it. When the objective and the criteria are met and you \
          have verified that, call `goal_update`; otherwise end with a short report of what is done and what is left."
     )

@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 use domain::{
-    Goal, GoalBinding, GoalStatus, LaneId, LatestPlan, Mode, PauseReason, SessionState, Step, StepStatus,
+    Asked, BackgroundCommand, Goal, GoalBinding, GoalStatus, HumanRequest, LaneId, LatestPlan, Mode,
+    PauseReason, SessionState, Step, StepStatus,
 };
 
 use crate::quote::{TAG, bare_id, quoted};
@@ -59,6 +60,9 @@ pub fn work_state_section(state: &SessionState, lane: &LaneId) -> String {
     section
 }
 
+/// Time is shown in minutes: nobody plans by seconds.
+const MINUTE_MS: u64 = 60_000;
+
 struct Writer {
     limits: Limits,
     text: String,
@@ -81,6 +85,8 @@ impl Writer {
         if let Some(goal) = state.core.goal.as_ref().filter(is_shown) {
             self.goal(goal, bound);
         }
+        self.requests(&state.core.requests);
+        self.commands(&state.core.commands);
         if let Some(latest) = state.latest_plan(lane) {
             self.plan(latest);
         }
@@ -114,12 +120,20 @@ impl Writer {
         }
         let estimated = if goal.usage.tokens.estimated { " (partly estimated)" } else { "" };
         self.line(&format!(
-            "spent: {} of {} tokens{estimated}, {} of {} turns",
+            "spent: {} of {} tokens{estimated}, {} of {} turns, {} of {} minutes",
             goal.usage.tokens.charged(),
             goal.budgets.tokens,
             goal.usage.turns,
-            goal.budgets.turns
+            goal.budgets.turns,
+            goal.usage.active_ms / MINUTE_MS,
+            goal.budgets.active_ms.get().div_ceil(MINUTE_MS)
         ));
+        if let Some(wait) = &goal.wait {
+            self.field("waits for", &wait.condition.to_string());
+        }
+        if let Some(amendment) = &goal.amendment {
+            self.field("you proposed, and the user has not decided", amendment.objective.as_str());
+        }
         if goal.is_open() {
             self.line(match bound {
                 Some(bound) if bound.goal_id != goal.id => "this turn works for another Goal",
@@ -137,12 +151,34 @@ impl Writer {
             PauseReason::UncertainSideEffect { call } => {
                 format!("paused for: {} of call {call}", reason.name())
             }
+            PauseReason::HumanInput { request } | PauseReason::Permission { request } => {
+                format!("paused for: {}, request {request}", reason.name())
+            }
             PauseReason::PlanMode
+            | PauseReason::NoProgress
+            | PauseReason::RepeatedFailure
             | PauseReason::Interrupted
             | PauseReason::User
             | PauseReason::Authentication
             | PauseReason::Quota => format!("paused for: {}", reason.name()),
         });
+    }
+
+    fn requests(&mut self, requests: &[HumanRequest]) {
+        for request in requests {
+            let what = match &request.asked {
+                Asked::Input { question, .. } => question,
+                Asked::Permission { subject, .. } => subject,
+            };
+            self.field(&format!("\nrequest {} waits for the user", request.id), what.as_str());
+        }
+    }
+
+    fn commands(&mut self, commands: &[BackgroundCommand]) {
+        for command in commands {
+            let state = if command.is_stopping { "is stopping" } else { "runs" };
+            self.field(&format!("\nbackground command {} {state}", command.id), command.title.as_str());
+        }
     }
 
     fn plan(&mut self, latest: LatestPlan<'_>) {

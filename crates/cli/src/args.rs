@@ -3,12 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use domain::SessionId;
 use store::StoreUrl;
 
 use crate::demo::DemoArgs;
 use crate::exit::EXIT_HELP;
+use crate::render::Hints;
 use crate::session_name::SessionName;
-use crate::verbs::{completions, doctor, events, goal, interrupt, mode, plan, run, session};
+use crate::verbs::{
+    commands, completions, doctor, events, goal, interrupt, mode, plan, requests, run, session,
+};
 
 /// Keeps an agent's plan, mode and Goal on disk, under rules the model cannot bend.
 ///
@@ -53,6 +57,13 @@ pub(crate) struct OfSession {
     pub(crate) session: Option<SessionName>,
 }
 
+impl OfSession {
+    /// How hints name the session that this one turned out to be: as the person did.
+    pub(crate) const fn hints(self, session: SessionId) -> Hints {
+        if self.session.is_some() { Hints::of(session) } else { Hints::LATEST }
+    }
+}
+
 /// How many entries are wanted at most.
 pub(crate) fn parse_limit(text: &str) -> Result<usize, &'static str> {
     text.parse().ok().filter(|limit| *limit > 0).ok_or("a limit is a whole number from 1")
@@ -76,6 +87,12 @@ pub(crate) enum Verb {
     /// Set, steer and run the Goal
     #[command(subcommand)]
     Goal(goal::GoalVerb),
+    /// List and answer what agents ask you
+    #[command(subcommand)]
+    Requests(requests::RequestsVerb),
+    /// List and stop background commands of agents
+    #[command(subcommand)]
+    Commands(commands::CommandsVerb),
     /// Print the log of a session, and follow it
     #[command(long_about = events::HELP)]
     Events(events::EventsArgs),
@@ -99,6 +116,8 @@ impl Verb {
             Self::Plan(verb) => verb.is_user_act(),
             Self::Mode(verb) => verb.is_user_act(),
             Self::Goal(verb) => verb.is_user_act(),
+            Self::Requests(verb) => verb.is_user_act(),
+            Self::Commands(verb) => verb.is_user_act(),
             Self::Events(_) | Self::Doctor(_) | Self::Completions(_) | Self::Demo(_) => false,
         }
     }

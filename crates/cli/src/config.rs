@@ -8,16 +8,17 @@ mod file;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::ToolAllowList;
 use domain::{AgentName, Budgets, ModelName};
 use models::ModelSettings;
-use runtime::Model;
+use runtime::{Model, Settings};
 use tools::Secrets;
 
-pub(crate) use file::OnOpen;
+pub(crate) use file::{ActiveTime, OnOpen};
 use file::{ProjectFile, UserFile};
 
 /// Why the configuration does not say what to do.
@@ -99,6 +100,8 @@ pub(crate) struct Limits {
     pub(crate) budgets: Budgets,
     /// The tools that are let through.
     pub(crate) tools: ToolAllowList,
+    /// Model requests that a turn may make (T12).
+    pub(crate) max_requests: NonZeroU32,
 }
 
 impl Config {
@@ -113,13 +116,15 @@ impl Config {
         let read = file::read(&path)?;
         let found = read.is_some();
         let file = read.map_or_else(|| Ok(UserFile::default()), |text| UserFile::parse(&path, &text))?;
-        let UserFile { default_model, default_agent, tools, budgets, goal, models } = file;
+        let UserFile { default_model, default_agent, tools, budgets, turns, goal, models } = file;
         let default = Budgets::default();
         let budgets = Budgets {
             tokens: budgets.tokens.unwrap_or(default.tokens),
             turns: budgets.turns.unwrap_or(default.turns),
+            active_ms: budgets.active_time.map_or(default.active_ms, |time| time.0),
         };
-        let limits = Limits { agent: default_agent, budgets, tools: allow_list(tools) };
+        let max_requests = turns.max_requests.map_or(Settings::default().max_requests, |most| most.0);
+        let limits = Limits { agent: default_agent, budgets, tools: allow_list(tools), max_requests };
         Ok(Self { path, found, default_model, models, on_open: goal.on_open, limits })
     }
 
@@ -207,15 +212,17 @@ impl Limits {
     /// Only less: the smaller budgets, the tools of both lists. Choosing an agent grants nothing, for what an agent
     /// may do is fixed.
     fn narrowed_by(self, project: ProjectFile) -> Self {
-        let ProjectFile { default_agent, tools, budgets } = project;
-        let Self { agent, budgets: own, tools: allowed } = self;
+        let ProjectFile { default_agent, tools, budgets, turns } = project;
+        let Self { agent, budgets: own, tools: allowed, max_requests } = self;
         Self {
             agent: default_agent.or(agent),
             budgets: Budgets {
                 tokens: budgets.tokens.map_or(own.tokens, |tokens| tokens.min(own.tokens)),
                 turns: budgets.turns.map_or(own.turns, |turns| turns.min(own.turns)),
+                active_ms: budgets.active_time.map_or(own.active_ms, |time| time.0.min(own.active_ms)),
             },
             tools: allowed.intersect(&allow_list(tools)),
+            max_requests: turns.max_requests.map_or(max_requests, |most| most.0.min(max_requests)),
         }
     }
 }

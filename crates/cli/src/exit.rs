@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// A rule refused it; nothing changed.
     Rejected = 3,
-    /// No such session, plan, Goal, event or store.
+    /// No such session, plan, Goal, request, command, event or store.
     NotFound = 4,
     /// The store or the environment is at fault, the configuration included.
     Environment = 5,
@@ -42,7 +42,7 @@ Exit codes:
   0    done
   2    the command line is wrong
   3    refused by a rule, nothing changed
-  4    no such session, plan, Goal, event or store
+  4    no such session, plan, Goal, request, command, event or store
   5    the store or the environment is at fault
   6    the turn failed
   7    waiting for a person, or the Goal is not finished
@@ -162,7 +162,7 @@ impl From<CommandError> for CliError {
 impl From<Rejection> for CliError {
     /// What is not there is said in one way, whoever found out.
     fn from(rejection: Rejection) -> Self {
-        if rejection.code == Code::UnknownSession {
+        if matches!(rejection.code, Code::UnknownSession | Code::UnknownRequest | Code::UnknownCommand) {
             let messages = rejection.violations.iter().map(|found| found.message.as_str());
             return Self::NotFound(messages.collect::<Vec<_>>().join("; "));
         }
@@ -204,6 +204,7 @@ mod tests {
             (of_code(Code::RevisionConflict), 3),
             (of_code(Code::InvalidInput), 3),
             (of_code(Code::UnknownSession), 4),
+            (of_code(Code::UnknownCommand), 4),
             (CliError::NotFound(String::new()), 4),
             (StoreError::NotFound { path: "x".into() }.into(), 4),
             (StoreError::UnknownSession(session).into(), 4),

@@ -3,6 +3,7 @@
 //! It parses arguments and configuration, gives the user's door to the verbs and shows what comes back. It holds no
 //! rule, no loop and no SQL: what may happen is decided below, and the loops are the runtime's.
 
+mod allow;
 mod args;
 mod config;
 mod context;

@@ -9,13 +9,14 @@ mod voice;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::{Event, Seq, SessionId};
+use domain::{Event, EventBody, GoalStatus, PauseReason, Seq, SessionId, TurnOutcome};
 use runtime::{Delta, Observer, Sessions, Waiting};
 use store::EVENTS_PER_PAGE;
 use tokio::sync::mpsc;
 
 use crate::exit::CliError;
-use crate::output::{self, Output};
+use crate::output::{self, Output, dim};
+use crate::render::{self, Hints};
 use crate::verbs::events::EventLine;
 use status::Status;
 pub(crate) use voice::Fate;
@@ -28,6 +29,19 @@ enum Told {
     Event(SessionId, Box<Event>),
     Text(SessionId, String),
     Waiting(SessionId, Waiting),
+}
+
+/// Whether the worker has nothing to do in the session after this without a person.
+const fn leads_to_rest(event: &Event) -> bool {
+    match &event.body {
+        // What is asked under a Goal pauses it in the same transaction, and is told as the outcome of its turn.
+        EventBody::GoalMoved { to: GoalStatus::Paused(reason), .. } => {
+            !matches!(reason, PauseReason::HumanInput { .. } | PauseReason::Permission { .. })
+        }
+        EventBody::GoalMoved { to: GoalStatus::Blocked { .. } | GoalStatus::BudgetLimited, .. }
+        | EventBody::TurnEnded { outcome: TurnOutcome::Waiting { .. }, .. } => true,
+        _ => false,
+    }
 }
 
 /// The runtime's end of the queue.
@@ -54,6 +68,21 @@ impl Observer for Ear {
     }
 }
 
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// Several sessions are told: each change of session is announced.
+    pub(crate) names_sessions: bool,
+    /// Whoever reads along is not there when it ends: why a session rests, and what would change that, is told when it
+    /// does.
+    pub(crate) explains_rest: bool,
+}
+
+impl Manner {
+    /// One session, whose rest is told at the end.
+    pub(crate) const OF_A_RUN: Self = Self { names_sessions: false, explains_rest: false };
+}
+
 /// A reader that went away does not stop the work.
 pub(crate) fn heard(told: Result<(), CliError>) -> Result<(), CliError> {
     match told {
@@ -70,13 +99,13 @@ pub(crate) struct Narrator {
     voices: BTreeMap<SessionId, Voice>,
     /// Whose lines are being told, where there are several.
     speaking: Option<SessionId>,
-    names_sessions: bool,
+    manner: Manner,
     status: Status,
 }
 
 impl Narrator {
-    /// A narrator, and the observer to give to the engine. With `names_sessions` each change of session is announced.
-    pub(crate) fn new(out: Output, sessions: Sessions, names_sessions: bool) -> (Self, Arc<dyn Observer>) {
+    /// A narrator, and the observer to give to the engine.
+    pub(crate) fn new(out: Output, sessions: Sessions, manner: Manner) -> (Self, Arc<dyn Observer>) {
         let (sender, queue) = mpsc::channel(QUEUE);
         let narrator = Self {
             out,
@@ -84,8 +113,8 @@ impl Narrator {
             queue,
             voices: BTreeMap::new(),
             speaking: None,
-            names_sessions,
-            status: Status::new(out, names_sessions.then_some("waiting for work")),
+            manner,
+            status: Status::new(out, manner.explains_rest.then_some("waiting for work")),
         };
         (narrator, Arc::new(Ear { queue: sender }))
     }
@@ -133,13 +162,18 @@ impl Narrator {
                 self.tell_event(session, &event)?;
                 // Waits reach the queue in order with these, and not with what others write.
                 self.voices.entry(session).and_modify(Voice::waits_no_more);
+                if self.manner.explains_rest && !self.out.is_json() && leads_to_rest(&event) {
+                    let view = self.sessions.view(session).await?;
+                    let next = render::next(&view, Hints::of(session), self.sessions.now());
+                    output::remark(&dim(&format!("  {}", output::for_stderr(2, &next))));
+                }
                 Ok(())
             }
             Told::Text(session, text) => {
                 self.announce(session);
                 self.status.clear();
                 match self.voices.get_mut(&session) {
-                    Some(voice) if !self.names_sessions => voice.text(&text),
+                    Some(voice) if !self.manner.names_sessions => voice.text(&text),
                     _ => Ok(()),
                 }
             }
@@ -193,7 +227,7 @@ impl Narrator {
     }
 
     fn announce(&mut self, session: SessionId) {
-        if self.names_sessions && self.speaking != Some(session) {
+        if self.manner.names_sessions && self.speaking != Some(session) {
             self.speaking = Some(session);
             if !self.out.is_json() {
                 output::remark(&format!("session {session}"));

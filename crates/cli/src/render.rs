@@ -4,6 +4,7 @@ mod event;
 mod goal;
 mod next;
 mod plan;
+mod request;
 mod session;
 
 use std::borrow::Cow;
@@ -12,9 +13,10 @@ use std::fmt::Write as _;
 use domain::{Actor, Timestamp};
 
 pub(crate) use event::{call_subject, call_told, describe as describe_event};
-pub(crate) use goal::{goal, goal_state};
-pub(crate) use next::next;
+pub(crate) use goal::{active_time, goal, goal_state, status_words, wait_words};
+pub(crate) use next::{Hints, next};
 pub(crate) use plan::{diff, history, plan, progress, steps};
+pub(crate) use request::{answer_line, command, in_full, settled, ways_to_answer};
 pub(crate) use session::{list, mode, session};
 
 /// Columns that lines are made for: the narrowest terminal in common use.
@@ -132,6 +134,9 @@ pub(crate) fn duration_ms(ms: i64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
         120..=7_199 => format!("{} min", seconds / 60),
+        7_200..=86_399 if !seconds.is_multiple_of(3_600) => {
+            format!("{} h {} min", seconds / 3_600, seconds / 60 % 60)
+        }
         7_200.. => format!("{} h", seconds / 3_600),
     }
 }
@@ -167,5 +172,8 @@ mod tests {
         assert_eq!(duration_ms(-5), "0 s");
         assert_eq!(duration_ms(1_500), "2 s");
         assert_eq!(duration_ms(300_000), "5 min");
+        assert_eq!(duration_ms(9_000_000), "2 h 30 min");
+        assert_eq!(duration_ms(28_800_000), "8 h");
+        assert_eq!(duration_ms(100_000_000), "27 h");
     }
 }

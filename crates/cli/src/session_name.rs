@@ -68,7 +68,8 @@ fn digits_of(id: SessionId) -> String {
     id.to_string().replace('-', "")
 }
 
-fn start_of_last_group(id: SessionId) -> String {
+/// The short form of an id: the start of its last group.
+pub(crate) fn short_form(id: SessionId) -> String {
     digits_of(id)[BEFORE_LAST_GROUP..][..SHORT].to_owned()
 }
 
@@ -76,10 +77,10 @@ fn start_of_last_group(id: SessionId) -> String {
 pub(crate) fn short_forms(ids: &[SessionId]) -> Vec<String> {
     let mut sharing = BTreeMap::<_, usize>::new();
     for id in ids {
-        *sharing.entry(start_of_last_group(*id)).or_default() += 1;
+        *sharing.entry(short_form(*id)).or_default() += 1;
     }
     let form = |id: &SessionId| {
-        let short = start_of_last_group(*id);
+        let short = short_form(*id);
         if sharing.get(&short) == Some(&1) { short } else { id.to_string() }
     };
     ids.iter().map(form).collect()

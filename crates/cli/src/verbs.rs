@@ -1,5 +1,7 @@
 //! The verbs, one file each, and how a run of the program begins and ends.
 
+mod among;
+pub(crate) mod commands;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod events;
@@ -7,6 +9,7 @@ pub(crate) mod goal;
 pub(crate) mod interrupt;
 pub(crate) mod mode;
 pub(crate) mod plan;
+pub(crate) mod requests;
 pub(crate) mod run;
 pub(crate) mod session;
 mod work;
@@ -85,6 +88,8 @@ async fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
         Verb::Plan(verb) => plan::run(context, verb).await,
         Verb::Mode(verb) => mode::run(context, verb).await,
         Verb::Goal(verb) => goal::run(context, verb).await,
+        Verb::Requests(verb) => requests::run(context, verb).await,
+        Verb::Commands(verb) => commands::run(context, verb).await,
         Verb::Events(args) => events::run(context, args).await,
         Verb::Interrupt(args) => interrupt::run(context, args).await,
         Verb::Doctor(args) => doctor::run(context, args).await,

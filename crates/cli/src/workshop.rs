@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use runtime::{Evidence, Toolbox, Workshop};
+use runtime::{Asking, Evidence, Settings, Toolbox, Workshop};
 use tools::Workspace;
 
-use crate::config::Config;
+use crate::config::{Config, Limits};
 
 /// Opens folders of this machine.
 pub(crate) struct LocalWorkshop {
@@ -27,8 +27,13 @@ impl Workshop for LocalWorkshop {
     async fn open(&self, workspace: &str) -> io::Result<(Toolbox, Arc<dyn Evidence>)> {
         let path = Path::new(workspace);
         let limits = self.config.limits_in(path).map_err(io::Error::other)?;
-        let workspace = Arc::new(Workspace::open(path).map_err(io::Error::other)?);
-        let tools = tools::all(Arc::clone(&workspace), self.config.secrets());
-        Ok((Toolbox::new(tools, limits.tools), workspace))
+        let files = Arc::new(Workspace::open(path).map_err(io::Error::other)?);
+        let tools = tools::all(Arc::clone(&files), self.config.secrets());
+        Ok((Toolbox::new(workspace, tools, limits.tools, Arc::default()), files))
     }
+}
+
+/// How an engine runs turns within these limits.
+pub(crate) const fn settings(limits: &Limits, asking: Asking) -> Settings {
+    Settings { asking, max_requests: limits.max_requests, proposed_budgets: limits.budgets }
 }

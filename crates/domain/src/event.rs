@@ -4,17 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::effect::{Digest, Effect};
 use crate::failure::Failure;
-use crate::goal::{Budgets, GoalStatus, Objective, Remark, Retry};
+use crate::goal::{Amendment, Budgets, GoalStatus, Objective, Remark, Retry};
 use crate::id::{
     AgentName, CallRef, ClientName, GoalId, InputId, LaneId, ModelName, PlanId, Revision, Seq, Timestamp,
     TurnNumber, WorkerName,
 };
-use crate::inbox::{InputCancelReason, InputKind, InputText};
+use crate::inbox::{GrantedCall, InputCancelReason, InputKind, InputText};
 use crate::mode::Mode;
 use crate::plan::Plan;
+use crate::progress::Evidence;
+use crate::request::{HumanRequest, RequestEnd, RequestId};
 use crate::text::Text;
 use crate::turn::{CallOutcome, GoalBinding, ModelCall, StopReason, TurnOutcome, TurnTrigger};
 use crate::usage::TokenUsage;
+use crate::wait::{BackgroundCommand, CommandId, Wait, WaitOver};
 
 /// Who caused an event (E4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -136,6 +139,68 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unfinished_steps: Option<u32>,
     },
+    /// The user changed what a Goal is after, or accepted an agent's proposal of that (G3).
+    GoalEdited {
+        /// The Goal.
+        goal_id: GoalId,
+        /// What it is after from here on.
+        objective: Objective,
+        /// How to tell that it is reached.
+        criteria: Option<Objective>,
+    },
+    /// The user changed what a Goal may spend (G4).
+    GoalBudgetChanged {
+        /// The Goal.
+        goal_id: GoalId,
+        /// What it may spend from here on.
+        budgets: Budgets,
+    },
+    /// An agent proposed a change of an accepted Goal (G3).
+    GoalAmendmentProposed {
+        /// The Goal.
+        goal_id: GoalId,
+        /// The change.
+        amendment: Amendment,
+    },
+    /// The user declined the proposed change.
+    GoalAmendmentDeclined {
+        /// The Goal.
+        goal_id: GoalId,
+    },
+    /// The agent of a turn declared the Goal blocked; the third turn that does without progress in between
+    /// blocks it (G6).
+    GoalBlockStaged {
+        /// The Goal.
+        goal_id: GoalId,
+        /// The turn.
+        turn: TurnNumber,
+        /// What is in the way.
+        reason: Remark,
+    },
+    /// A Goal waits (G10).
+    GoalWaitSet {
+        /// The Goal.
+        goal_id: GoalId,
+        /// What for.
+        wait: Wait,
+    },
+    /// What a Goal waits for is there; its next continuation consumes the wait (G10).
+    GoalWaitMet {
+        /// The Goal.
+        goal_id: GoalId,
+    },
+    /// The user had a wait dropped.
+    GoalWaitLifted {
+        /// The Goal.
+        goal_id: GoalId,
+    },
+    /// A Goal was charged for the time in which its turns ran (G4).
+    GoalTimeCharged {
+        /// The Goal.
+        goal_id: GoalId,
+        /// Milliseconds since the last charge.
+        active_ms: u64,
+    },
     /// A Goal was charged for one model request; once per request (G5).
     GoalCharged {
         /// The Goal.
@@ -174,6 +239,12 @@ pub enum EventBody {
         input: InputKind,
         /// The text.
         text: InputText,
+        /// The Goal it belongs to (I5).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        goal_id: Option<GoalId>,
+        /// The call it allows (I4).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        runs: Option<GrantedCall>,
     },
     /// The rows are part of the history from here on (I2).
     InputConsumed {
@@ -198,6 +269,40 @@ pub enum EventBody {
     InboxHeld,
     /// They may run again.
     InboxReleased,
+    /// A person is asked (I4).
+    RequestOpened {
+        /// The request.
+        #[serde(flatten)]
+        request: HumanRequest,
+    },
+    /// A request was settled: answered, or not waited for any more (I4).
+    RequestSettled {
+        /// The request.
+        request: RequestId,
+        /// How.
+        end: RequestEnd,
+    },
+    /// A background command began.
+    CommandStarted {
+        /// The command.
+        #[serde(flatten)]
+        command: BackgroundCommand,
+    },
+    /// A background command was asked to stop.
+    CommandStopRequested {
+        /// The command.
+        command: CommandId,
+    },
+    /// A background command is over.
+    CommandEnded {
+        /// The command.
+        command: CommandId,
+        /// How it ended.
+        outcome: CallOutcome,
+        /// The full output, if the report holds only its head and tail.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        full_output: Option<Digest>,
+    },
     /// A turn was admitted, and took the lease (T4, T5).
     TurnStarted {
         /// Its number.
@@ -212,6 +317,12 @@ pub enum EventBody {
         trigger: TurnTrigger,
         /// The Goal it is bound to.
         goal: Option<GoalBinding>,
+        /// Model requests it may make (T12).
+        #[serde(default = "crate::turn::default_max_requests")]
+        max_requests: u32,
+        /// The wait that its start ends (G10).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wait_over: Option<WaitOver>,
     },
     /// A running turn was asked to stop (T6).
     TurnStopRequested {
@@ -281,6 +392,9 @@ pub enum EventBody {
         /// The full output, if `result` is only its head and tail.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         full_output: Option<Digest>,
+        /// What it says about the progress of the Goal its turn is bound to (G7).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        evidence: Option<Evidence>,
     },
     /// A turn ended.
     TurnEnded {
@@ -320,6 +434,15 @@ kinds! {
     PlanClosed => "plan_closed",
     GoalOpened => "goal_opened",
     GoalMoved => "goal_moved",
+    GoalEdited => "goal_edited",
+    GoalBudgetChanged => "goal_budget_changed",
+    GoalAmendmentProposed => "goal_amendment_proposed",
+    GoalAmendmentDeclined => "goal_amendment_declined",
+    GoalBlockStaged => "goal_block_staged",
+    GoalWaitSet => "goal_wait_set",
+    GoalWaitMet => "goal_wait_met",
+    GoalWaitLifted => "goal_wait_lifted",
+    GoalTimeCharged => "goal_time_charged",
     GoalCharged => "goal_charged",
     GoalBudgetAnnounced => "goal_budget_announced",
     RetryScheduled => "retry_scheduled",
@@ -330,6 +453,11 @@ kinds! {
     InputCancelled => "input_cancelled",
     InboxHeld => "inbox_held",
     InboxReleased => "inbox_released",
+    RequestOpened => "request_opened",
+    RequestSettled => "request_settled",
+    CommandStarted => "command_started",
+    CommandStopRequested => "command_stop_requested",
+    CommandEnded => "command_ended",
     TurnStarted => "turn_started",
     TurnStopRequested => "turn_stop_requested",
     ModelRequested => "model_requested",

@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::FailureKind;
 use crate::id::{CallRef, GoalId, Revision, Timestamp};
+use crate::progress::{Fingerprint, Streaks};
+use crate::request::RequestId;
 use crate::text::Text;
 use crate::usage::TokenUsage;
+use crate::wait::Wait;
 
 /// Characters in an objective or its criteria: a page, not a specification (G2).
 pub const OBJECTIVE_CHARS: usize = 4_000;
@@ -26,6 +29,20 @@ pub type Remark = Text<REMARK_CHARS>;
 pub enum PauseReason {
     /// Plan mode holds it; Start Work lifts exactly this one.
     PlanMode,
+    /// Turns went by without evidence of progress (G7).
+    NoProgress,
+    /// Turns failed or were lost one after another (G7).
+    RepeatedFailure,
+    /// A question waits for its answer (I4).
+    HumanInput {
+        /// The question.
+        request: RequestId,
+    },
+    /// A call waits for leave (I4).
+    Permission {
+        /// The request for it.
+        request: RequestId,
+    },
     /// The user interrupted.
     Interrupted,
     /// The user paused it.
@@ -46,6 +63,8 @@ impl PauseReason {
     pub const fn strength(self) -> u8 {
         match self {
             Self::PlanMode => 0,
+            Self::NoProgress | Self::RepeatedFailure => 1,
+            Self::HumanInput { .. } | Self::Permission { .. } => 2,
             Self::Interrupted | Self::User => 3,
             Self::Authentication | Self::Quota => 4,
             Self::UncertainSideEffect { .. } => 5,
@@ -56,6 +75,10 @@ impl PauseReason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::PlanMode => "plan_mode",
+            Self::NoProgress => "no_progress",
+            Self::RepeatedFailure => "repeated_failure",
+            Self::HumanInput { .. } => "human_input",
+            Self::Permission { .. } => "permission",
             Self::Interrupted => "interrupted",
             Self::User => "user",
             Self::Authentication => "authentication",
@@ -70,8 +93,10 @@ impl PauseReason {
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each names the failure that leads to it (T9)")]
+#[expect(missing_docs, reason = "each names what leads to it (G6, I4, T9)")]
 pub enum BlockCode {
+    AgentDeclared,
+    PermissionDenied,
     ModelUnavailable,
     ProviderRefused,
     ProviderProtocol,
@@ -85,6 +110,8 @@ impl BlockCode {
     /// The name in snake case.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::AgentDeclared => "agent_declared",
+            Self::PermissionDenied => "permission_denied",
             Self::ModelUnavailable => "model_unavailable",
             Self::ProviderRefused => "provider_refused",
             Self::ProviderProtocol => "provider_protocol",
@@ -193,14 +220,24 @@ pub struct Budgets {
     pub tokens: NonZeroU64,
     /// Turns.
     pub turns: NonZeroU32,
+    /// Milliseconds in which turns run.
+    #[serde(default = "Budgets::default_active_ms")]
+    pub active_ms: NonZeroU64,
+}
+
+impl Budgets {
+    const fn default_active_ms() -> NonZeroU64 {
+        const EIGHT_HOURS: NonZeroU64 = NonZeroU64::new(8 * 60 * 60 * 1_000).expect("not zero");
+        EIGHT_HOURS
+    }
 }
 
 impl Default for Budgets {
-    /// 2,000,000 tokens and 200 turns: a long day's work of one agent (G4).
+    /// 2,000,000 tokens, 200 turns and 8 hours of running turns: a long day's work of one agent (G4).
     fn default() -> Self {
         const TOKENS: NonZeroU64 = NonZeroU64::new(2_000_000).expect("not zero");
         const TURNS: NonZeroU32 = NonZeroU32::new(200).expect("not zero");
-        Self { tokens: TOKENS, turns: TURNS }
+        Self { tokens: TOKENS, turns: TURNS, active_ms: Self::default_active_ms() }
     }
 }
 
@@ -211,6 +248,9 @@ pub struct GoalUsage {
     pub tokens: TokenUsage,
     /// Bound turns that ended. Turns that a durable retry repeats are not counted (T9).
     pub turns: u32,
+    /// Milliseconds in which its turns ran; neither waits, pauses nor the time a machine slept.
+    #[serde(default)]
+    pub active_ms: u64,
 }
 
 /// A durable retry: nothing happens until `at` (T10).
@@ -222,6 +262,25 @@ pub struct Retry {
     pub at: Timestamp,
     /// What the last one failed with.
     pub failure: FailureKind,
+}
+
+/// A change of an accepted Goal that an agent proposes; it takes effect when the user accepts it (G3).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Amendment {
+    /// What the Goal would be after.
+    pub objective: Objective,
+    /// How to tell that it is reached.
+    pub criteria: Option<Objective>,
+}
+
+/// A call the user denied for a Goal (I4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Denial {
+    /// The call.
+    pub call: Fingerprint,
+    /// How often.
+    pub times: u8,
 }
 
 /// A Goal.
@@ -252,6 +311,21 @@ pub struct Goal {
     pub unfinished_steps: Option<u32>,
     /// What whoever ended it had to say.
     pub summary: Option<Remark>,
+    /// The change an agent proposes (G3).
+    #[serde(default)]
+    pub amendment: Option<Amendment>,
+    /// What it waits for (G10).
+    #[serde(default)]
+    pub wait: Option<Wait>,
+    /// Turns in a row that went one way (G6, G7).
+    #[serde(default)]
+    pub streaks: Streaks,
+    /// The calls the user denied last, the latest at the end.
+    #[serde(default)]
+    pub denials: Vec<Denial>,
+    /// Up to when its running turns' time was charged; none while no turn of it runs (G4).
+    #[serde(default)]
+    pub active_since: Option<Timestamp>,
 }
 
 impl Goal {
@@ -269,6 +343,7 @@ impl Goal {
     pub const fn is_spent(&self) -> bool {
         self.usage.tokens.charged() >= self.budgets.tokens.get()
             || self.usage.turns >= self.budgets.turns.get()
+            || self.usage.active_ms >= self.budgets.active_ms.get()
     }
 
     /// The used share of the budget that is nearest to its end, in percent, at most 100.
@@ -277,6 +352,7 @@ impl Goal {
             u8::try_from(u128::from(used) * 100 / u128::from(of)).map_or(100, |percent| percent.min(100))
         };
         let tokens = share(self.usage.tokens.charged(), self.budgets.tokens.get());
-        tokens.max(share(self.usage.turns.into(), self.budgets.turns.get().into()))
+        let turns = share(self.usage.turns.into(), self.budgets.turns.get().into());
+        tokens.max(turns).max(share(self.usage.active_ms, self.budgets.active_ms.get()))
     }
 }

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{InputId, TurnNumber};
+use crate::id::{CallRef, GoalId, InputId, TurnNumber};
+use crate::progress::Fingerprint;
 use crate::text::Text;
 
 /// Characters in one input: about 50,000 tokens, more than a person types and less than most contexts.
 pub const INPUT_CHARS: usize = 200_000;
-/// Rows that may wait in one lane: the state holds their ids, and a longer queue is a client gone wrong.
+/// Rows of people that may wait in one lane: the state holds their ids, and a longer queue is a client gone wrong. The
+/// runtime's own rows do not count (I5); the bounds on commands and requests bound them.
 pub const QUEUED_ROWS: usize = 100;
 /// How often a row that a lost turn had taken goes back to its place before it is cancelled (I2).
 pub const RETURNS: u8 = 3;
@@ -21,6 +23,40 @@ pub type InputText = Text<INPUT_CHARS>;
 pub enum InputKind {
     /// A person's prompt.
     User,
+    /// A person's word to the running turn: it joins at the turn's next safe point, else becomes a prompt (I1).
+    Steer,
+    /// The end of a background command (I5).
+    Report,
+    /// The answer to a request (I4).
+    Answer,
+}
+
+impl InputKind {
+    /// The name in snake case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Steer => "steer",
+            Self::Report => "report",
+            Self::Answer => "answer",
+        }
+    }
+
+    /// Whether a person wrote it at their own will; such a row always runs (I5).
+    pub const fn is_of_person(self) -> bool {
+        matches!(self, Self::User | Self::Steer)
+    }
+}
+
+/// A stored call that the user allowed; its turn runs it first, once (I4).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct GrantedCall {
+    /// The call as it was asked for.
+    pub call: CallRef,
+    /// Its tool.
+    pub tool: String,
+    /// The tool with its arguments.
+    pub fingerprint: Fingerprint,
 }
 
 /// Why a row was cancelled.
@@ -33,10 +69,12 @@ pub enum InputCancelReason {
     Interrupted,
     /// The turn that had taken it failed before its first model request; running it again would fail again.
     TurnFailed,
+    /// The Goal it belonged to ended (I5).
+    GoalEnded,
 }
 
 /// A row that waits or was taken. Its text stays in the log; a consumed or cancelled row leaves the state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InboxRow {
     /// Its name: the event that queued it.
@@ -47,4 +85,10 @@ pub struct InboxRow {
     pub taken: Option<TurnNumber>,
     /// How often a lost turn gave it back.
     pub returns: u8,
+    /// The Goal it belongs to: it runs only while that is active, and ends with it (I5).
+    #[serde(default)]
+    pub goal_id: Option<GoalId>,
+    /// The call it allows, until that was admitted.
+    #[serde(default)]
+    pub runs: Option<GrantedCall>,
 }

@@ -15,36 +15,50 @@ mod id;
 mod inbox;
 mod mode;
 mod plan;
+mod progress;
+mod request;
 mod state;
 mod text;
 mod turn;
 mod usage;
 mod violation;
+mod wait;
 
 pub use capability::{Capability, CapabilitySet};
 pub use effect::{Digest, Effect, Settlement};
 pub use event::{Actor, CommandKey, Event, EventBody};
 pub use failure::{Failure, FailureClass, FailureKind};
 pub use goal::{
-    BlockCode, Budgets, Goal, GoalState, GoalStatus, GoalUsage, OBJECTIVE_CHARS, Objective, PauseReason,
-    REMARK_CHARS, Remark, Retry,
+    Amendment, BlockCode, Budgets, Denial, Goal, GoalState, GoalStatus, GoalUsage, OBJECTIVE_CHARS,
+    Objective, PauseReason, REMARK_CHARS, Remark, Retry,
 };
 pub use id::{
     AgentName, CallRef, ClientName, GoalId, InputId, InvalidId, LaneId, ModelName, PlanId, Revision, Seq,
     SessionId, Timestamp, TurnNumber, WorkerName,
 };
-pub use inbox::{INPUT_CHARS, InboxRow, InputCancelReason, InputKind, InputText, QUEUED_ROWS, RETURNS};
+pub use inbox::{
+    GrantedCall, INPUT_CHARS, InboxRow, InputCancelReason, InputKind, InputText, QUEUED_ROWS, RETURNS,
+};
 pub use mode::Mode;
 pub use plan::{
     Candidate, CandidateStep, DecodedCandidate, EXPLANATION_CHARS, Plan, PlanDiff, STEP_ID_BYTES, STEPS,
     Snapshot, Standing, Step, StepChange, StepId, StepIdFault, StepStatus, TITLE_CHARS, Title, UnknownKeys,
     decode_candidate, decode_revision,
 };
+pub use progress::{Evidence, Fingerprint, Progress, Repeat, Streaks};
+pub use request::{
+    Answer, AnswerOption, Asked, HumanRequest, OPEN_REQUESTS, OPTION_CHARS, OPTIONS, QUESTION_CHARS,
+    Question, RequestEnd, RequestId,
+};
 pub use state::{Core, Lane, LatestPlan, PlanClosure, PlanHead, SessionState};
 pub use text::{Text, TextFault, is_blank, is_invisible, trim};
 pub use turn::{
-    CallOutcome, CallState, GoalBinding, ModelCall, OpenCall, RunningTurn, StopReason, TOOL_NAME_CHARS,
-    TurnEnd, TurnOutcome, TurnPhase, TurnTrigger,
+    CallOutcome, CallState, GoalBinding, ModelCall, OpenCall, REQUESTS_PER_TURN, RunningTurn, StopReason,
+    TOOL_NAME_CHARS, TurnEnd, TurnOutcome, TurnPhase, TurnTrigger,
 };
 pub use usage::TokenUsage;
 pub use violation::{Code, Violation};
+pub use wait::{
+    BackgroundCommand, COMMAND_TITLE_CHARS, CommandId, CommandTitle, Condition, RUNNING_COMMANDS, WAIT_MS,
+    WAITED_PATH_CHARS, Wait, WaitOver, WaitedPath,
+};

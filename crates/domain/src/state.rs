@@ -1,23 +1,21 @@
 //! The state of a session: the fold of its events, and nothing else (E1, E2).
 
+mod apply;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Actor, Event, EventBody};
-use crate::failure::{FailureClass, FailureKind};
-use crate::goal::{Goal, GoalStatus, GoalUsage, PauseReason, Remark};
-use crate::id::{
-    AgentName, CallRef, GoalId, InputId, LaneId, Revision, Seq, SessionId, Timestamp, TurnNumber,
-};
+use crate::event::{Actor, Event};
+use crate::goal::{Goal, Remark};
+use crate::id::{AgentName, CallRef, GoalId, LaneId, Revision, Seq, SessionId, Timestamp, TurnNumber};
 use crate::inbox::InboxRow;
 use crate::mode::Mode;
 use crate::plan::Plan;
-use crate::turn::{
-    CallOutcome, CallState, RunningTurn, StopReason, TOOL_NAME_CHARS, TurnEnd, TurnOutcome, TurnPhase,
-    TurnTrigger,
-};
+use crate::request::{HumanRequest, RequestId};
+use crate::turn::{RunningTurn, TurnEnd};
+use crate::wait::{BackgroundCommand, CommandId};
 
 /// What a session is at one place of its log.
 ///
@@ -59,6 +57,18 @@ pub struct Core {
     pub inbox_held: bool,
     /// The number of the last turn.
     pub last_turn: TurnNumber,
+    /// Requests that wait for a person, in the order they were made (I4).
+    #[serde(default)]
+    pub requests: Vec<HumanRequest>,
+    /// The number of the last request.
+    #[serde(default)]
+    pub last_request: RequestId,
+    /// Background commands that run.
+    #[serde(default)]
+    pub commands: Vec<BackgroundCommand>,
+    /// The number of the last background command.
+    #[serde(default)]
+    pub last_command: CommandId,
 }
 
 /// A lane: its plan, its input and its turn.
@@ -107,9 +117,6 @@ pub struct LatestPlan<'a> {
     pub head: &'a PlanHead,
 }
 
-/// Characters of a session's title: one line of a list.
-const TITLE_CHARS: usize = 80;
-
 impl SessionState {
     /// The state before the first event.
     pub fn before_first(id: SessionId) -> Self {
@@ -125,6 +132,10 @@ impl SessionState {
             uncertain_call: None,
             inbox_held: false,
             last_turn: TurnNumber(0),
+            requests: Vec::new(),
+            last_request: RequestId(0),
+            commands: Vec::new(),
+            last_command: CommandId(0),
         };
         Self { id, core, plans: BTreeMap::new() }
     }
@@ -169,167 +180,6 @@ impl SessionState {
         let mut all = self.core.running_turns();
         all.find(|(_, running)| running.number == turn)
     }
-
-    /// Follows one event. Total: an event that names something unknown changes nothing but the head.
-    pub fn apply(&mut self, event: &Event) {
-        let core = &mut self.core;
-        core.head = event.seq;
-        core.last_at = event.at;
-        match &event.body {
-            EventBody::SessionOpened { workspace, agent } => {
-                core.workspace = Some(workspace.clone());
-                core.work_agent = Some(agent.clone());
-                core.lanes.insert(LaneId::main(), Lane::default());
-            }
-            EventBody::AgentSelected { agent } => core.work_agent = Some(agent.clone()),
-            EventBody::ModeChanged { mode } => core.mode = *mode,
-            EventBody::PlanRevised { lane, plan } => {
-                if let Some(slot) = core.lanes.get_mut(lane) {
-                    slot.plan = Some(PlanHead { seq: event.seq, by: event.actor.clone(), closed: None });
-                    self.plans.insert(lane.clone(), Arc::new(plan.clone()));
-                }
-            }
-            EventBody::PlanClosed { lane, reason, .. } => {
-                if let Some(head) = core.lanes.get_mut(lane).and_then(|slot| slot.plan.as_mut()) {
-                    let by = event.actor.clone();
-                    head.closed = Some(PlanClosure { by, reason: reason.clone(), at: event.at });
-                }
-            }
-            EventBody::GoalOpened { goal_id, objective, criteria, budgets, status } => {
-                core.name_after(objective.as_str());
-                core.goal = Some(Goal {
-                    id: *goal_id,
-                    objective: objective.clone(),
-                    criteria: criteria.clone(),
-                    status: status.clone(),
-                    budgets: *budgets,
-                    usage: GoalUsage::default(),
-                    revision: Revision(1),
-                    continuations: 0,
-                    retry: None,
-                    announced_percent: 0,
-                    unfinished_steps: None,
-                    summary: None,
-                });
-                core.settle_uncertainty(status);
-            }
-            EventBody::GoalMoved { goal_id, to, summary, unfinished_steps } => {
-                if let Some(goal) = core.goal_mut(*goal_id) {
-                    goal.status = to.clone();
-                    goal.revision = goal.revision.next();
-                    goal.summary.clone_from(summary);
-                    goal.unfinished_steps = *unfinished_steps;
-                    core.settle_uncertainty(to);
-                }
-                if let (GoalStatus::Completed, Actor::Agent { turn, .. }) = (to, &event.actor)
-                    && let Some(running) = core.running_mut(*turn)
-                {
-                    running.goal_completed_in = Some(running.request);
-                }
-            }
-            EventBody::GoalCharged { goal_id, usage, .. } => {
-                if let Some(goal) = core.goal_mut(*goal_id) {
-                    goal.usage.tokens = goal.usage.tokens.plus(*usage);
-                }
-            }
-            EventBody::GoalBudgetAnnounced { goal_id, percent } => {
-                if let Some(goal) = core.goal_mut(*goal_id) {
-                    goal.announced_percent = *percent;
-                }
-            }
-            EventBody::RetryScheduled { goal_id, retry } => {
-                if let Some(goal) = core.goal_mut(*goal_id) {
-                    goal.retry = Some(*retry);
-                }
-            }
-            EventBody::RetryCleared { goal_id } => {
-                if let Some(goal) = core.goal_mut(*goal_id) {
-                    goal.retry = None;
-                }
-            }
-            EventBody::InputQueued { lane, input, text } => {
-                core.name_after(text.as_str());
-                let row = InboxRow { id: InputId(event.seq), kind: *input, taken: None, returns: 0 };
-                if let Some(slot) = core.lanes.get_mut(lane) {
-                    slot.inbox.push(row);
-                }
-            }
-            EventBody::InputConsumed { rows, .. } => core.drop_rows(rows),
-            EventBody::InputReturned { row } => {
-                let mut rows = core.lanes.values_mut().flat_map(|slot| &mut slot.inbox);
-                if let Some(row) = rows.find(|waiting| waiting.id == *row) {
-                    row.taken = None;
-                    row.returns = row.returns.saturating_add(1);
-                }
-            }
-            EventBody::InputCancelled { row, .. } => core.drop_rows(&[*row]),
-            EventBody::InboxHeld => core.inbox_held = true,
-            EventBody::InboxReleased => core.inbox_held = false,
-            EventBody::TurnStarted { turn, lane, agent, model, trigger, goal } => {
-                let running = RunningTurn {
-                    number: *turn,
-                    agent: agent.clone(),
-                    model: model.clone(),
-                    trigger: trigger.clone(),
-                    goal: *goal,
-                    stop: None,
-                    request: 0,
-                    phase: TurnPhase::Ready,
-                    goal_completed_in: None,
-                };
-                core.start_turn(lane, running);
-            }
-            EventBody::TurnStopRequested { turn, reason } => {
-                if let Some(running) = core.running_mut(*turn) {
-                    // The first reason stays, but an interrupt says more than any: the user wants nothing to go on (G11).
-                    if running.stop.is_none() || *reason == StopReason::Interrupted {
-                        running.stop = Some(*reason);
-                    }
-                }
-            }
-            EventBody::ModelRequested { turn, request, attempt, estimated_input, charged_to } => {
-                if let Some(running) = core.running_mut(*turn) {
-                    running.request = *request;
-                    running.phase = TurnPhase::Requesting {
-                        attempt: *attempt,
-                        estimated_input: *estimated_input,
-                        charged_to: *charged_to,
-                    };
-                }
-            }
-            EventBody::ModelFailed { turn, failure, retry_at, .. } => {
-                core.fail_attempt(*turn, failure.kind, *retry_at);
-            }
-            EventBody::ModelResponded { turn, calls, .. } => {
-                if let Some(running) = core.running_mut(*turn) {
-                    running.phase = if calls.is_empty() {
-                        TurnPhase::Answered
-                    } else {
-                        let name = |tool: &str| tool.chars().take(TOOL_NAME_CHARS).collect();
-                        let calls = calls.iter().map(|call| CallState::Requested { tool: name(&call.tool) });
-                        TurnPhase::Calling { calls: calls.collect() }
-                    };
-                }
-            }
-            EventBody::CallAdmitted { call, tool, effect } => {
-                core.set_call(*call, CallState::Admitted { tool: tool.clone(), effect: effect.clone() });
-            }
-            EventBody::CallFinished { call, outcome, .. } => {
-                core.set_call(*call, CallState::Finished);
-                if *outcome == CallOutcome::Uncertain {
-                    core.uncertain_call = Some(*call);
-                }
-            }
-            EventBody::TurnEnded { turn, outcome } => {
-                let counts = match outcome {
-                    TurnOutcome::Failed { failure } => failure.kind.class() != FailureClass::Retry,
-                    TurnOutcome::Completed | TurnOutcome::Interrupted | TurnOutcome::Stopped { .. } => true,
-                };
-                core.end_turn(*turn, counts, &TurnEnd::Ended { turn: *turn, outcome: outcome.clone() });
-            }
-            EventBody::TurnLost { turn } => core.end_turn(*turn, true, &TurnEnd::Lost { turn: *turn }),
-        }
-    }
 }
 
 impl Core {
@@ -338,85 +188,18 @@ impl Core {
         self.lanes.iter().filter_map(|(lane, slot)| Some((lane, slot.running.as_ref()?)))
     }
 
-    fn running_mut(&mut self, turn: TurnNumber) -> Option<&mut RunningTurn> {
-        self.lanes
-            .values_mut()
-            .filter_map(|slot| slot.running.as_mut())
-            .find(|running| running.number == turn)
+    /// The request of this number, if it waits for its answer.
+    pub fn request(&self, id: RequestId) -> Option<&HumanRequest> {
+        self.requests.iter().find(|request| request.id == id)
     }
 
-    fn goal_mut(&mut self, id: GoalId) -> Option<&mut Goal> {
-        self.goal.as_mut().filter(|goal| goal.id == id)
+    /// The background command of this number, if it runs.
+    pub fn command(&self, id: CommandId) -> Option<&BackgroundCommand> {
+        self.commands.iter().find(|command| command.id == id)
     }
 
-    fn name_after(&mut self, text: &str) {
-        let line = text.lines().next().unwrap_or_default();
-        self.title.get_or_insert_with(|| line.chars().take(TITLE_CHARS).collect());
-    }
-
-    /// A remembered uncertain call is dealt with once the Goal is paused for it or runs again in spite of it.
-    fn settle_uncertainty(&mut self, status: &GoalStatus) {
-        if matches!(status, GoalStatus::Active | GoalStatus::Paused(PauseReason::UncertainSideEffect { .. }))
-        {
-            self.uncertain_call = None;
-        }
-    }
-
-    fn drop_rows(&mut self, gone: &[InputId]) {
-        for slot in self.lanes.values_mut() {
-            slot.inbox.retain(|row| !gone.contains(&row.id));
-        }
-    }
-
-    fn start_turn(&mut self, lane: &LaneId, running: RunningTurn) {
-        self.last_turn = running.number;
-        match &running.trigger {
-            TurnTrigger::Goal { goal_id, continuation } => {
-                if let Some(goal) = self.goal.as_mut().filter(|goal| goal.id == *goal_id) {
-                    goal.continuations = *continuation;
-                }
-            }
-            TurnTrigger::Input { rows } => {
-                let inbox = self.lanes.get_mut(lane).map(|slot| slot.inbox.iter_mut());
-                for row in inbox.into_iter().flatten().filter(|row| rows.contains(&row.id)) {
-                    row.taken = Some(running.number);
-                }
-            }
-        }
-        if let Some(slot) = self.lanes.get_mut(lane) {
-            slot.running = Some(running);
-        }
-    }
-
-    fn fail_attempt(&mut self, turn: TurnNumber, failure: FailureKind, retry_at: Option<Timestamp>) {
-        let Some(running) = self.running_mut(turn) else { return };
-        if let TurnPhase::Requesting { attempt, estimated_input, charged_to } = running.phase {
-            running.phase = TurnPhase::Failed { attempt, estimated_input, charged_to, failure, retry_at };
-        }
-    }
-
-    fn set_call(&mut self, call: CallRef, state: CallState) {
-        let Some(running) = self.running_mut(call.turn).filter(|running| running.request == call.request)
-        else {
-            return;
-        };
-        let TurnPhase::Calling { calls } = &mut running.phase else { return };
-        if let Some(slot) = usize::try_from(call.index).ok().and_then(|index| calls.get_mut(index)) {
-            *slot = state;
-        }
-        if calls.iter().all(|call| *call == CallState::Finished) {
-            running.phase = TurnPhase::Ready;
-        }
-    }
-
-    fn end_turn(&mut self, turn: TurnNumber, counts: bool, end: &TurnEnd) {
-        for slot in self.lanes.values_mut() {
-            let Some(running) = slot.running.take_if(|running| running.number == turn) else { continue };
-            slot.last_end = Some(end.clone());
-            let bound = running.goal.map(|bound| bound.goal_id);
-            if let Some(goal) = self.goal.as_mut().filter(|goal| counts && Some(goal.id) == bound) {
-                goal.usage.turns = goal.usage.turns.saturating_add(1);
-            }
-        }
+    /// The running background commands that work for a Goal.
+    pub fn commands_of(&self, goal: GoalId) -> impl Iterator<Item = &BackgroundCommand> {
+        self.commands.iter().filter(move |command| command.goal_id == Some(goal))
     }
 }

@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::effect::Effect;
 use crate::failure::{Failure, FailureKind};
+use crate::goal::Remark;
 use crate::id::{AgentName, CallRef, GoalId, InputId, ModelName, Revision, Timestamp, TurnNumber};
+use crate::progress::{Fingerprint, Progress, Repeat};
+use crate::request::RequestId;
+use crate::wait::WaitOver;
 
 /// Why a turn started. There is no third way (T1).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -78,6 +82,11 @@ impl fmt::Display for StopReason {
 pub enum TurnOutcome {
     /// The model answered without further calls.
     Completed,
+    /// A person has to answer before it can go on (I4).
+    Waiting {
+        /// The request.
+        request: RequestId,
+    },
     /// The user interrupted it.
     Interrupted,
     /// Something else stopped it.
@@ -97,6 +106,7 @@ impl TurnOutcome {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Completed => "completed",
+            Self::Waiting { .. } => "waiting",
             Self::Interrupted => "interrupted",
             Self::Stopped { .. } => "stopped",
             Self::Failed { .. } => "failed",
@@ -131,6 +141,8 @@ pub enum CallOutcome {
     Refused,
     /// The turn ended before it was admitted.
     NotRun,
+    /// It waits for a person, and is answered in a later turn (I4).
+    Waiting,
     /// The runtime stopped and reaped it (T6).
     Stopped,
     /// Cut off by a crash; harmless, or visible by looking (T7).
@@ -149,11 +161,19 @@ impl CallOutcome {
             Self::Invalid => "invalid",
             Self::Refused => "refused",
             Self::NotRun => "not_run",
+            Self::Waiting => "waiting",
             Self::Stopped => "stopped",
             Self::Lost => "lost",
             Self::Uncertain => "uncertain",
         }
     }
+}
+
+/// Model requests in one turn: far above what a productive turn needs, low enough to end a runaway (T12).
+pub const REQUESTS_PER_TURN: u32 = 250;
+
+pub(crate) const fn default_max_requests() -> u32 {
+    REQUESTS_PER_TURN
 }
 
 /// Characters of a tool's name that are kept: every real name is shorter, and a model may write anything.
@@ -166,6 +186,8 @@ pub struct OpenCall<'a> {
     pub call: CallRef,
     /// Its tool.
     pub tool: &'a str,
+    /// The tool with its arguments.
+    pub fingerprint: Fingerprint,
     /// What it may change, once it was admitted.
     pub effect: Option<&'a Effect>,
 }
@@ -178,11 +200,17 @@ pub enum CallState {
     Requested {
         /// The tool as the model named it, cut to [`TOOL_NAME_CHARS`].
         tool: String,
+        /// The tool with its arguments.
+        #[serde(default)]
+        fingerprint: Fingerprint,
     },
     /// Admitted: its effect may be happening.
     Admitted {
         /// The tool.
         tool: String,
+        /// The tool with its arguments.
+        #[serde(default)]
+        fingerprint: Fingerprint,
         /// What it may change.
         effect: Effect,
     },
@@ -249,6 +277,25 @@ pub struct RunningTurn {
     pub phase: TurnPhase,
     /// The request in which the turn completed its Goal; one more answer, without calls, follows (G12).
     pub goal_completed_in: Option<u32>,
+    /// Whether it runs for the Goal alone: it continues it, or its row belongs to it. Such a turn does not outlive the
+    /// Goal's activity, while one for a person's prompt goes on unbound (T6).
+    #[serde(default)]
+    pub is_for_goal: bool,
+    /// Model requests it may make (T12).
+    #[serde(default = "default_max_requests")]
+    pub max_requests: u32,
+    /// The evidence of progress it brought (G7).
+    #[serde(default)]
+    pub progress: Progress,
+    /// Why it declared the Goal blocked, if it did (G6).
+    #[serde(default)]
+    pub staged_block: Option<Remark>,
+    /// The call it made last, and how often in a row with the same result (T12).
+    #[serde(default)]
+    pub repeat: Option<Repeat>,
+    /// The wait that its start ended (G10).
+    #[serde(default)]
+    pub wait_over: Option<WaitOver>,
 }
 
 impl RunningTurn {
@@ -266,13 +313,13 @@ impl RunningTurn {
             return Vec::new();
         };
         let named = (0..).zip(calls).filter_map(|(index, call)| {
-            let (tool, effect) = match call {
-                CallState::Requested { tool } => (tool, None),
-                CallState::Admitted { tool, effect } => (tool, Some(effect)),
+            let (tool, fingerprint, effect) = match call {
+                CallState::Requested { tool, fingerprint } => (tool, *fingerprint, None),
+                CallState::Admitted { tool, fingerprint, effect } => (tool, *fingerprint, Some(effect)),
                 CallState::Finished => return None,
             };
             let call = CallRef { turn: self.number, request: self.request, index };
-            Some(OpenCall { call, tool, effect })
+            Some(OpenCall { call, tool, fingerprint, effect })
         });
         named.collect()
     }

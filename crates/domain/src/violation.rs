@@ -67,6 +67,16 @@ codes! {
     GoalNotBound => "goal_not_bound",
     /// A capability or the mode does not allow it (C2, M6).
     Denied => "denied",
+    /// A call that needs a person's leave (I4).
+    PermissionNeeded => "permission_needed",
+    /// No such request in this session (I4).
+    UnknownRequest => "unknown_request",
+    /// An answer of another kind than was asked for (I4).
+    WrongAnswer => "wrong_answer",
+    /// No such background command, or it is over.
+    UnknownCommand => "unknown_command",
+    /// Work of the Goal is still open (G12).
+    OpenWork => "open_work",
     /// A write of a turn that ended or was taken over (T5).
     StaleEpoch => "stale_epoch",
     /// A command key used before for something else (E5).

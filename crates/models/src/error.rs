@@ -57,6 +57,14 @@ pub enum SettingsError {
         /// The table.
         name: ModelName,
     },
+    /// A silence that is none, or longer than any answer may take.
+    #[error("idle_seconds of [models.{name}] must be from 1 to {most}")]
+    Idle {
+        /// The table.
+        name: ModelName,
+        /// The longest, in seconds.
+        most: u64,
+    },
     /// The scenario of a scripted model cannot be played.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),

@@ -6,6 +6,7 @@
 mod answer;
 mod failure;
 mod http_date;
+mod reads;
 mod request;
 #[cfg(test)]
 mod server;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Failure, FailureKind, ModelName};
+use domain::{Failure, ModelName};
 use futures_util::StreamExt;
 use genai::adapter::AdapterKind;
 use genai::chat::{CacheControl, ChatOptions, ChatStreamEvent, ReasoningEffort};
@@ -32,7 +33,7 @@ use tracing::subscriber::NoSubscriber;
 
 use crate::OnDelta;
 use crate::error::SettingsError;
-use failure::Finding;
+use failure::{Finding, Scene};
 use witness::Witness;
 
 /// The wire format a provider speaks.
@@ -115,6 +116,10 @@ struct Patience {
     idle: Duration,
     /// For the whole answer: keep-alives alone must not hold a turn for ever, and no answer takes an hour.
     answer: Duration,
+    /// Reads from the network for one part of the answer, or for the body of an error. A read is a packet at least, so
+    /// this lets half a megabyte through on the slowest line, twice the largest honest part, which is a whole answer
+    /// repeated at its end. It is 400 KB at most, and some 20 KB in fact: what is kept of a part without end is small.
+    part_reads: u32,
 }
 
 impl Patience {
@@ -123,6 +128,7 @@ impl Patience {
         first_byte: Duration::from_mins(10),
         idle: Duration::from_mins(2),
         answer: Duration::from_hours(1),
+        part_reads: 512,
     };
 }
 
@@ -157,6 +163,15 @@ impl RemoteModel {
         Self::with_patience(settings, Patience::USUAL)
     }
 
+    /// The same model with a server that may send nothing for this long: otherwise ten minutes until its answer
+    /// begins, and two within it.
+    #[must_use]
+    pub const fn with_idle(mut self, idle: Duration) -> Self {
+        self.patience.first_byte = idle;
+        self.patience.idle = idle;
+        self
+    }
+
     fn with_patience(settings: RemoteSettings, patience: Patience) -> Result<Self, SettingsError> {
         let RemoteSettings { name, protocol, model, base_url, api_key, context_tokens } = settings;
         if model.trim().is_empty() {
@@ -177,7 +192,8 @@ impl RemoteModel {
             Some(key) => key,
             None => None,
         };
-        let web = WebConfig::default().with_connect_timeout(patience.connect);
+        // Unpacked, a few packets could fill the memory; answers come uncompressed anyway.
+        let web = WebConfig { gzip: false, ..WebConfig::default() }.with_connect_timeout(patience.connect);
         let client = match Client::builder().with_web_config(web).build() {
             Ok(client) => client,
             Err(cause) => return Err(SettingsError::Client { name, cause: cause.to_string() }),
@@ -203,7 +219,8 @@ impl RemoteModel {
         let options = ChatOptions::default()
             .with_capture_usage(true)
             .with_capture_content(true)
-            .with_capture_tool_calls(true)
+            // In the chat protocol genai makes room for as many calls as an index says; they are the witness's there.
+            .with_capture_tool_calls(self.protocol != Protocol::OpenaiChat)
             .with_stream_header_timeout(self.patience.first_byte)
             .with_stream_read_timeout(self.patience.idle)
             .with_raw_frame_sink_arc(Arc::<Witness>::clone(witness));
@@ -224,43 +241,53 @@ impl RemoteModel {
         &self,
         request: &ModelRequest,
         on_delta: OnDelta<'_>,
+        witness: &Arc<Witness>,
     ) -> Result<ModelResponse, Finding> {
-        let witness = Arc::new(Witness::new(self.protocol));
-        let options = self.options(&witness);
-        let mut stream = self
+        let scene = self.scene(witness);
+        let options = self.options(witness);
+        let stream = self
             .client
             .exec_chat_stream(self.target(), request::chat_request(request), Some(&options))
             .with_subscriber(NoSubscriber::default())
             .await
-            .map_err(|error| failure::of_error(&error, &witness))?
+            .map_err(|error| scene.of_error(&error))?
             .stream;
+        let mut stream = reads::counted(stream, witness, self.patience.part_reads);
         let mut text = String::new();
         loop {
             let event = stream.next().with_subscriber(NoSubscriber::default()).await;
-            if let Some(flaw) = witness.flaw() {
-                return Err(Finding::new(FailureKind::ProviderProtocol, flaw));
+            if let Some(finding) = scene.of_frames() {
+                return Err(finding);
             }
             match event {
-                Some(Ok(ChatStreamEvent::Chunk(chunk))) => {
+                Some(Ok(Ok(ChatStreamEvent::Chunk(chunk)))) => {
                     on_delta(Delta::Text(&chunk.content));
                     text.push_str(&chunk.content);
                 }
-                Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => {
+                Some(Ok(Ok(ChatStreamEvent::ReasoningChunk(chunk)))) => {
                     on_delta(Delta::Reasoning(&chunk.content));
                 }
-                Some(Ok(ChatStreamEvent::End(end))) => {
-                    return answer::complete(text, &end, &witness, self.protocol, self.context_tokens);
+                Some(Ok(Ok(ChatStreamEvent::End(end)))) => {
+                    return answer::complete(text, &end, &scene, self.protocol, self.context_tokens);
                 }
-                Some(Ok(
+                Some(Ok(Ok(
                     ChatStreamEvent::Start
                     | ChatStreamEvent::ToolCallChunk(_)
                     | ChatStreamEvent::ThoughtSignatureChunk(_)
                     | ChatStreamEvent::Heartbeat,
-                )) => {}
-                Some(Err(error)) => return Err(failure::of_error(&error, &witness)),
-                None => return Err(failure::of_early_end(&witness)),
+                ))) => {}
+                Some(Ok(Err(error))) => return Err(scene.of_error(&error)),
+                Some(Err(reads::Endless)) => return Err(scene.of_endless_part()),
+                None => return Err(scene.of_early_end()),
             }
         }
+    }
+
+    fn scene<'a>(&'a self, witness: &'a Witness) -> Scene<'a> {
+        let url = self.endpoint.base_url();
+        let server = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let server = server.split(['/', '?', '#']).next().unwrap_or_default();
+        Scene { witness, patience: &self.patience, server }
     }
 
     /// Makes a finding a failure, with the model's name and without the key.
@@ -288,14 +315,11 @@ impl Model for RemoteModel {
         request: &ModelRequest,
         on_delta: &(dyn for<'d> Fn(Delta<'d>) + Send + Sync),
     ) -> Result<ModelResponse, Failure> {
-        let limit = self.patience.answer;
-        let outcome = match tokio::time::timeout(limit, self.exchange(request, on_delta)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Finding::new(
-                FailureKind::Transport,
-                format!("no complete answer within {} s", limit.as_secs()),
-            )),
-        };
+        let witness = Arc::new(Witness::new(self.protocol));
+        let exchange = self.exchange(request, on_delta, &witness);
+        let outcome = tokio::time::timeout(self.patience.answer, exchange)
+            .await
+            .unwrap_or_else(|_| Err(self.scene(&witness).of_long_answer()));
         let outcome = outcome.map_err(|finding| self.failure(&finding));
         if let Err(failure) = &outcome {
             tracing::debug!(model = %self.name, %failure, "model request failed");

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::ModelName;
 use runtime::Model;
@@ -15,6 +16,9 @@ use crate::scripted::{self, ScriptedModel};
 /// The context window of a model whose table does not say: small enough for any model worth using here. Too small only
 /// shortens the history early, too large is found out by failing.
 const CONTEXT_TOKENS: u64 = 128_000;
+
+/// The longest silence: no answer takes longer than an hour as a whole.
+const IDLE: Duration = Duration::from_hours(1);
 
 /// What to paste into `zuno.toml` when there is neither a table nor a well-known key.
 pub const EXAMPLE_TOML: &str = r#"default_model = "main"
@@ -84,6 +88,9 @@ pub struct ModelSettings {
     /// The size of the context window in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,
+    /// How long the server may send nothing, in seconds, before the request counts as failed: 1 to 3,600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_seconds: Option<u64>,
     /// The scenario file of a scripted model; relative to the file that holds the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<PathBuf>,
@@ -126,6 +133,10 @@ fn build_remote(
             }
         },
     };
+    let idle = settings.idle_seconds.map(Duration::from_secs);
+    if idle.is_some_and(|idle| idle.is_zero() || idle > IDLE) {
+        return Err(SettingsError::Idle { name: name.clone(), most: IDLE.as_secs() });
+    }
     let model = RemoteModel::new(RemoteSettings {
         name: name.clone(),
         protocol,
@@ -134,7 +145,10 @@ fn build_remote(
         api_key,
         context_tokens: settings.context_tokens.unwrap_or(CONTEXT_TOKENS),
     })?;
-    Ok(Arc::new(model))
+    Ok(Arc::new(match idle {
+        Some(idle) => model.with_idle(idle),
+        None => model,
+    }))
 }
 
 fn build_scripted(
@@ -147,6 +161,7 @@ fn build_scripted(
         ("model", settings.model.is_some()),
         ("base_url", settings.base_url.is_some()),
         ("api_key_env", settings.api_key_env.is_some()),
+        ("idle_seconds", settings.idle_seconds.is_some()),
     ];
     if let Some((field, _)) = for_servers.into_iter().find(|(_, given)| *given) {
         return Err(SettingsError::Unused { name: name.clone(), field, protocol });
@@ -194,6 +209,7 @@ pub fn from_environment(env: &dyn Fn(&str) -> Option<String>) -> Option<(ModelNa
         base_url: None,
         api_key_env: Some(variable.to_owned()),
         context_tokens: Some(context_tokens),
+        idle_seconds: None,
         scenario: None,
     };
     Some((name.parse().ok()?, settings))
@@ -263,6 +279,13 @@ mod tests {
             &[],
             "scenario /nowhere/s.toml: cannot be read: No such file or directory (os error 2)",
         );
+        for seconds in [0, 3_601] {
+            check_refused(
+                &format!("protocol = \"ollama\"\nmodel = \"m\"\nidle_seconds = {seconds}"),
+                &[],
+                "idle_seconds of [models.main] must be from 1 to 3600",
+            );
+        }
         check_refused(
             "protocol = \"ollama\"\nmodel = \"m\"\ncontext_tokens = 0",
             &[],

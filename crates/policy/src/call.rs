@@ -1,15 +1,15 @@
 //! Admitting and finishing the calls of a response (M6, T6).
 
 use domain::{
-    CallOutcome, CallRef, Code, Digest, Effect, EventBody, LaneId, OpenCall, PauseReason, PlanId, Remark,
-    Revision, RunningTurn, StepId, StopReason, TurnPhase,
+    CallOutcome, CallRef, Code, Digest, Effect, EventBody, Evidence, Fingerprint, LaneId, OpenCall,
+    PauseReason, PlanId, Remark, Revision, RunningTurn, StepId, StopReason, TurnPhase,
 };
 use serde::Serialize;
 
 use crate::command::{CallGrant, PlanUpdate};
 use crate::decision::Draft;
 use crate::rejection::Rejection;
-use crate::{goal, grant, plan, turn};
+use crate::{goal, grant, plan, progress, turn};
 
 /// Bytes of a call's result in the transcript. The turn loop shortens to less; this is the wall behind it.
 pub const RESULT_BYTES: usize = 256 * 1024;
@@ -33,7 +33,16 @@ struct PlanClosed {
     next: &'static str,
 }
 
-/// The answer of `goal_update`.
+/// The answer of `goal_update` with `blocked`.
+#[derive(Serialize)]
+struct BlockStaged {
+    status: &'static str,
+    turns: u8,
+    of: u8,
+    next: &'static str,
+}
+
+/// The answer of `goal_update` with `completed`.
 #[derive(Serialize)]
 struct GoalCompleted {
     status: &'static str,
@@ -54,6 +63,7 @@ pub(crate) fn admit(
         return Err(dealt_with(call));
     }
     grant::check_call(open.tool, call_grant, draft.state.core.mode)?;
+    grant::check_permission(open.tool, call_grant, is_granted(call))?;
     // A turn that completed its Goal has nothing left to do but to report (T6).
     if running.goal_completed_in.is_some() {
         return Err(turn::stopping(StopReason::GoalChanged));
@@ -62,8 +72,13 @@ pub(crate) fn admit(
     Ok(())
 }
 
+/// Whether a person allowed the call: such a call stands before the first request of its turn (I4).
+const fn is_granted(call: CallRef) -> bool {
+    call.request == 0
+}
+
 /// The call, if it is one of the last response's and has no result.
-fn open_call(running: &RunningTurn, call: CallRef) -> Result<OpenCall<'_>, Rejection> {
+pub(crate) fn open_call(running: &RunningTurn, call: CallRef) -> Result<OpenCall<'_>, Rejection> {
     let open = running.open_calls().into_iter().find(|open| open.call == call);
     open.ok_or_else(|| match &running.phase {
         TurnPhase::Calling { .. } => dealt_with(call),
@@ -73,7 +88,7 @@ fn open_call(running: &RunningTurn, call: CallRef) -> Result<OpenCall<'_>, Rejec
     })
 }
 
-fn dealt_with(call: CallRef) -> Rejection {
+pub(crate) fn dealt_with(call: CallRef) -> Rejection {
     let message = format!("call {call} is not one of the last response's, or was dealt with before");
     Rejection::new("T6", Code::OutOfOrder, message)
 }
@@ -91,7 +106,7 @@ pub(crate) fn refuse(
         return Err(dealt_with(call));
     }
     check_size(result)?;
-    turn::emit_finished(draft, &open, outcome, result, None);
+    turn::emit_finished(draft, &open, &turn::Finish { outcome, result, ..turn::Finish::default() });
     Ok(())
 }
 
@@ -102,22 +117,45 @@ pub(crate) fn finish(
     outcome: CallOutcome,
     result: &str,
     full_output: Option<Digest>,
+    ran: Option<Fingerprint>,
 ) -> Result<(), Rejection> {
     let running = turn::running(draft, call.turn)?;
     let open = open_call(&running, call)?;
-    if open.effect.is_none() {
+    let Some(effect) = open.effect else {
         let message = format!("call {call} was not admitted, so it has no result");
         return Err(Rejection::new("M6", Code::OutOfOrder, message));
-    }
+    };
     check_size(result)?;
-    turn::emit_finished(draft, &open, outcome, result, full_output);
+    let evidence = evidence(draft, &running, effect, outcome, ran);
+    turn::emit_finished(draft, &open, &turn::Finish { outcome, result, full_output, evidence });
     if outcome == CallOutcome::Uncertain {
         goal::pause_by_runtime(draft, PauseReason::UncertainSideEffect { call }, None);
     }
     Ok(())
 }
 
-fn check_size(result: &str) -> Result<(), Rejection> {
+/// What the result says about the progress of the Goal that the turn is bound to (G7). Work state is no evidence: a plan
+/// that is edited every turn moves nothing.
+fn evidence(
+    draft: &Draft<'_>,
+    running: &RunningTurn,
+    effect: &Effect,
+    outcome: CallOutcome,
+    ran: Option<Fingerprint>,
+) -> Option<Evidence> {
+    let goal_id = running.goal?.goal_id;
+    match effect {
+        Effect::WorkState => None,
+        Effect::FileWrite { before, after, .. } if outcome == CallOutcome::Succeeded => {
+            (*before != Some(*after)).then_some(Evidence::FileChanged)
+        }
+        Effect::Read | Effect::FileWrite { .. } | Effect::Command { .. } | Effect::External => {
+            ran.filter(|_| draft.facts.evidence_is_new).map(|call| Evidence::NewCall { goal_id, call })
+        }
+    }
+}
+
+pub(crate) fn check_size(result: &str) -> Result<(), Rejection> {
     if result.len() > RESULT_BYTES {
         let message = format!("a result of {} bytes; the limit is {RESULT_BYTES}", result.len());
         return Err(Rejection::new("V2", Code::LimitExceeded, message));
@@ -172,8 +210,38 @@ pub(crate) fn complete_goal(
     succeed(draft, call, &GoalCompleted { status: "completed", unfinished_steps: unfinished, next })
 }
 
+/// `goal_update` with `blocked` (G6).
+pub(crate) fn stage_block(draft: &mut Draft<'_>, call: CallRef, reason: &Remark) -> Result<(), Rejection> {
+    let turns = goal::stage_block(draft, reason)?;
+    let next = "only the third turn that says so without progress in between blocks the Goal. Try what is left to try; \
+                if a person has to decide or do something, call ask_user; to wait for something, call goal_wait";
+    succeed(draft, call, &BlockStaged { status: "staged", turns, of: progress::STAGED_BLOCKS, next })
+}
+
+/// The answer of `goal_propose`.
+#[derive(Serialize)]
+struct GoalProposed {
+    status: &'static str,
+    next: &'static str,
+}
+
+/// `goal_propose` (G3).
+pub(crate) fn propose_goal(
+    draft: &mut Draft<'_>,
+    call: CallRef,
+    new: &goal::NewGoal<'_>,
+) -> Result<(), Rejection> {
+    let status = goal::propose(draft, new)?;
+    let next = "the user decides; say in a sentence what you propose and end the turn";
+    succeed(draft, call, &GoalProposed { status, next })
+}
+
 /// Answers with JSON. Structs, because the order of their keys is theirs, whatever JSON maps are built with.
-fn succeed(draft: &mut Draft<'_>, call: CallRef, answer: &impl Serialize) -> Result<(), Rejection> {
+pub(crate) fn succeed(
+    draft: &mut Draft<'_>,
+    call: CallRef,
+    answer: &impl Serialize,
+) -> Result<(), Rejection> {
     let answer = serde_json::to_string(answer).unwrap_or_else(|_| "done".to_owned());
-    finish(draft, call, CallOutcome::Succeeded, &answer, None)
+    finish(draft, call, CallOutcome::Succeeded, &answer, None, None)
 }

@@ -5,10 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use std::num::{NonZeroU32, NonZeroU64};
+
 use domain::{
-    AgentName, Budgets, CallOutcome, CallRef, CapabilitySet, ClientName, Digest, Effect, Failure, GoalId,
-    InputText, LaneId, ModelCall, ModelName, Objective, PlanId, Remark, Revision, Snapshot, TokenUsage,
-    TurnNumber, TurnOutcome, WorkerName,
+    AgentName, Answer, AnswerOption, Budgets, CallOutcome, CallRef, CapabilitySet, ClientName, CommandId,
+    CommandTitle, Digest, Effect, Failure, Fingerprint, GoalId, InputText, LaneId, ModelCall, ModelName,
+    Objective, PlanId, Question, Remark, RequestId, Revision, Snapshot, TokenUsage, TurnNumber, TurnOutcome,
+    Wait, WorkerName,
 };
 use serde::Serialize;
 
@@ -68,18 +71,92 @@ pub enum UserCommand {
         budgets: Budgets,
         replace: bool,
     },
+    /// Accepts what an agent proposes: a Goal, or a change of one (G3).
+    AcceptGoal { expected_revision: Option<Revision> },
+    /// Declines what an agent proposes.
+    DeclineGoal,
+    /// Changes what the Goal is after.
+    EditGoal { objective: Option<Objective>, criteria: CriteriaEdit, expected_revision: Option<Revision> },
+    /// Changes what the Goal may spend; a Goal that ran out of it goes on (G4).
+    SetBudgets { budgets: BudgetEdit },
     /// Holds the Goal.
     PauseGoal,
-    /// Lets it go on, whatever held it.
+    /// Lets it go on, whatever held it; drops a wait or retry of an active one.
     ResumeGoal,
     /// Gives it up.
     CancelGoal,
-    /// Declares it reached.
-    CompleteGoal { summary: Option<Remark> },
-    /// Queues a prompt (I1).
-    SubmitInput { lane: LaneId, text: InputText },
+    /// Declares it reached; with `force` also while work of it is open, which is cancelled (G12).
+    CompleteGoal { summary: Option<Remark>, force: bool },
+    /// Queues a prompt (I1), or a word to the running turn; with `resume` the Goal goes on too (G9).
+    SubmitInput { lane: LaneId, text: InputText, delivery: Delivery, resume: bool },
+    /// Answers a request (I4).
+    AnswerRequest { request: RequestId, answer: Answer },
+    /// Stops a background command.
+    StopCommand { command: CommandId },
     /// Stops what runs, pauses the Goal and holds the queue (G11).
     Interrupt,
+}
+
+/// How a person's text reaches the agent (I1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// In a turn of its own, after what waits before it.
+    Queue,
+    /// In the running turn at its next safe point; in a turn of its own if none runs.
+    Steer,
+}
+
+/// What becomes of a Goal's criteria.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CriteriaEdit {
+    /// They stay.
+    Keep,
+    /// The Goal has none any more.
+    Remove,
+    /// These.
+    Set(Objective),
+}
+
+/// The parts of a budget that change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct BudgetEdit {
+    /// Uncached input and output tokens.
+    pub tokens: Option<NonZeroU64>,
+    /// Turns.
+    pub turns: Option<NonZeroU32>,
+    /// Milliseconds in which turns run.
+    pub active_ms: Option<NonZeroU64>,
+}
+
+impl BudgetEdit {
+    /// The budgets with these parts changed.
+    #[must_use]
+    pub fn apply_to(self, budgets: Budgets) -> Budgets {
+        Budgets {
+            tokens: self.tokens.unwrap_or(budgets.tokens),
+            turns: self.turns.unwrap_or(budgets.turns),
+            active_ms: self.active_ms.unwrap_or(budgets.active_ms),
+        }
+    }
+}
+
+/// What the user's permission rules say about one call (C2).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Permission {
+    /// It may run.
+    Allow,
+    /// A person has to allow it first.
+    Ask {
+        /// Which rule says so, in words.
+        because: String,
+    },
+    /// It must not run.
+    Deny {
+        /// Which rule says so, in words.
+        because: String,
+    },
 }
 
 /// A checked plan on its way to become the next revision.
@@ -104,6 +181,8 @@ pub struct CallGrant {
     pub grant: CapabilitySet,
     /// Whether the tool passes the configured allow-list.
     pub tool_is_allowed: bool,
+    /// What the permission rules say.
+    pub permission: Permission,
 }
 
 /// What the model of a running turn may do through a call.
@@ -118,6 +197,33 @@ pub enum AgentCommand {
     ClosePlan { call: CallRef, grant: CallGrant, expected_revision: Revision, reason: Remark },
     /// `goal_update` with `completed` (G2).
     CompleteGoal { call: CallRef, grant: CallGrant, summary: Option<Remark> },
+    /// `goal_update` with `blocked` (G6).
+    StageBlock { call: CallRef, grant: CallGrant, reason: Remark },
+    /// `goal_wait` (G10).
+    WaitGoal { call: CallRef, grant: CallGrant, wait: Wait },
+    /// `goal_propose` (G3). The id and the budgets are for a Goal that this opens.
+    ProposeGoal {
+        call: CallRef,
+        grant: CallGrant,
+        goal_id: GoalId,
+        objective: Objective,
+        criteria: Option<Objective>,
+        budgets: Budgets,
+    },
+    /// Starts a command that goes on beside turns, and answers the call.
+    StartCommand { call: CallRef, grant: CallGrant, effect: Effect, title: CommandTitle, owner: Owner },
+    /// `command_stop`.
+    StopCommand { call: CallRef, grant: CallGrant, command: CommandId },
+}
+
+/// What a turn asks a person (I4).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the variants' docs name their fields")]
+pub enum NewRequest {
+    /// An answer in words, with suggestions.
+    Input { question: Question, options: Vec<AnswerOption> },
+    /// Leave for the call itself: what it would do, in a line.
+    Permission { subject: Question },
 }
 
 /// What may start turns on behalf of whoever admits them (T11).
@@ -134,7 +240,7 @@ pub enum Scope {
 #[expect(missing_docs, reason = "the variants' docs name their fields; the types carry the rest")]
 pub enum RuntimeCommand {
     /// Starts the turn that is due, if one is (T4).
-    AdmitTurn { lane: LaneId, owner: Owner, model: ModelName, scope: Scope },
+    AdmitTurn { lane: LaneId, owner: Owner, model: ModelName, scope: Scope, max_requests: NonZeroU32 },
     /// Ends a turn whose owner is gone (T7). `dead` is an owner seen dead on its own machine; `found` are the
     /// digests of the files that open writes were about.
     RecoverTurn { turn: TurnNumber, dead: Option<Owner>, found: BTreeMap<CallRef, Option<Digest>> },
@@ -148,8 +254,24 @@ pub enum RuntimeCommand {
     RecordResponse { turn: TurnNumber, text: String, calls: Vec<ModelCall>, usage: TokenUsage },
     /// A call ends without having been admitted.
     RefuseCall { call: CallRef, outcome: CallOutcome, result: String },
-    /// An admitted call has its result.
-    FinishCall { call: CallRef, outcome: CallOutcome, result: String, full_output: Option<Digest> },
+    /// An admitted call has its result. `ran` is the fingerprint of tool, arguments and exit status of one that ran (G7).
+    FinishCall {
+        call: CallRef,
+        outcome: CallOutcome,
+        result: String,
+        full_output: Option<Digest>,
+        ran: Option<Fingerprint>,
+    },
+    /// A call is answered by a person: opens the request, ends the turn and pauses its Goal (I4).
+    Ask { call: CallRef, grant: CallGrant, asked: NewRequest },
+    /// Keeps a background command's lease.
+    RenewCommand { command: CommandId, owner: Owner },
+    /// A background command is over; queues its report (I5).
+    EndCommand { command: CommandId, outcome: CallOutcome, result: String, full_output: Option<Digest> },
+    /// Ends a background command whose owner is gone (T7).
+    RecoverCommand { command: CommandId, dead: Option<Owner> },
+    /// The file that the Goal waits for was looked at (G10).
+    LookAtFile { goal_id: GoalId, found: Option<Digest> },
     /// The turn is over.
     EndTurn { turn: TurnNumber, outcome: TurnOutcome, jitter: Jitter },
 }

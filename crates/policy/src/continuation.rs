@@ -4,12 +4,13 @@
 //! (P19). Plan mode acts through the Goal's pause.
 
 use domain::{
-    BlockCode, Core, Failure, Goal, GoalId, GoalState, GoalStatus, InboxRow, InputId, LaneId, PauseReason,
-    Retry, RunningTurn, Timestamp, TurnEnd, TurnNumber, TurnOutcome,
+    BackgroundCommand, BlockCode, CommandId, Condition, Core, Failure, Goal, GoalId, GoalState, GoalStatus,
+    HumanRequest, InboxRow, InputId, InputKind, LaneId, PauseReason, RequestId, Retry, RunningTurn,
+    Timestamp, TurnEnd, TurnNumber, TurnOutcome, Wait,
 };
 use serde::Serialize;
 
-use crate::facts::Lease;
+use crate::facts::Leases;
 
 /// All that the continuation of a session depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -19,6 +20,7 @@ pub struct ContinuationView {
     inbox_held: bool,
     running: Option<TurnNumber>,
     last_end: Option<TurnEnd>,
+    open_request: Option<RequestId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,6 +30,9 @@ struct GoalView {
     is_spent: bool,
     next_continuation: u64,
     retry: Option<Retry>,
+    wait: Option<Wait>,
+    /// Its running background commands: an implicit wait (G10).
+    commands: Vec<CommandId>,
 }
 
 /// What may happen next in a session without anybody acting.
@@ -50,18 +55,55 @@ pub enum NextAction {
     WaitUntil {
         /// The moment.
         at: Timestamp,
-        /// The retry that is waited for.
-        retry: Retry,
+        /// Why then.
+        cause: Delay,
     },
-    /// Nothing before this is over.
+    /// Nothing before this happened.
     WaitFor {
-        /// The running turn.
-        turn: TurnNumber,
+        /// What.
+        what: Awaited,
     },
     /// Nothing, however much time passes (T3).
     Idle {
         /// "Not continuing because …".
         why: IdleReason,
+    },
+}
+
+/// Why a Goal goes on at a certain moment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Delay {
+    /// A request to the model failed and is repeated then (T10).
+    Retry {
+        /// The retry.
+        retry: Retry,
+    },
+    /// The agent asked to be woken then (G10).
+    Wait {
+        /// The wait.
+        wait: Wait,
+    },
+}
+
+/// What has to happen before anything else does.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Awaited {
+    /// The running turn ends.
+    Turn {
+        /// The turn.
+        turn: TurnNumber,
+    },
+    /// What the Goal waits for happens, or its deadline passes (G10).
+    Condition {
+        /// The wait.
+        wait: Wait,
+    },
+    /// A background command of the Goal ends (G10).
+    Commands {
+        /// The commands.
+        commands: Vec<CommandId>,
     },
 }
 
@@ -82,6 +124,11 @@ pub enum IdleReason {
         turn: TurnNumber,
         /// Why.
         failure: Failure,
+    },
+    /// The last turn asked the user something, and no Goal goes on by itself (I4).
+    AwaitingAnswer {
+        /// The request.
+        request: RequestId,
     },
     /// Queued input waits for an act of the user (G11).
     InboxHeld,
@@ -115,19 +162,33 @@ impl ContinuationView {
         inbox_held: bool,
         running: Option<&RunningTurn>,
         last_end: Option<&TurnEnd>,
+        commands: &[BackgroundCommand],
+        requests: &[HumanRequest],
     ) -> Self {
+        let of_goal = |goal: &Goal| GoalView {
+            id: goal.id,
+            status: goal.status.clone(),
+            is_spent: goal.is_spent(),
+            next_continuation: goal.continuations.saturating_add(1),
+            retry: goal.retry,
+            wait: goal.wait.clone(),
+            commands: commands
+                .iter()
+                .filter(|command| command.goal_id == Some(goal.id))
+                .map(|command| command.id)
+                .collect(),
+        };
+        let active = goal.filter(|goal| goal.is_active()).map(|goal| goal.id);
         Self {
-            goal: goal.map(|goal| GoalView {
-                id: goal.id,
-                status: goal.status.clone(),
-                is_spent: goal.is_spent(),
-                next_continuation: goal.continuations.saturating_add(1),
-                retry: goal.retry,
-            }),
-            next_input: inbox.iter().find(|row| row.taken.is_none()).map(|row| row.id),
+            goal: goal.map(of_goal),
+            next_input: inbox
+                .iter()
+                .find(|row| row.taken.is_none() && may_run(row, active))
+                .map(|row| row.id),
             inbox_held,
             running: running.map(|running| running.number),
             last_end: last_end.cloned(),
+            open_request: requests.last().map(|request| request.id),
         }
     }
 
@@ -140,24 +201,53 @@ impl ContinuationView {
             core.inbox_held,
             slot.and_then(|slot| slot.running.as_ref()),
             slot.and_then(|slot| slot.last_end.as_ref()),
+            &core.commands,
+            &core.requests,
         )
+    }
+}
+
+/// Whether a row may start a turn (I5): a person's always; what belongs to a Goal while that is active; the answer to a
+/// question that belongs to none. A report that belongs to none joins what something else starts.
+fn may_run(row: &InboxRow, active: Option<GoalId>) -> bool {
+    match (row.kind, row.goal_id) {
+        (InputKind::User | InputKind::Steer, _) | (InputKind::Answer, None) => true,
+        (InputKind::Answer | InputKind::Report, Some(goal)) => Some(goal) == active,
+        (InputKind::Report, None) => false,
     }
 }
 
 /// What happens next (T2). Pure and total.
 pub fn next_action(view: &ContinuationView, now: Timestamp) -> NextAction {
     if let Some(turn) = view.running {
-        return NextAction::WaitFor { turn };
+        return NextAction::WaitFor { what: Awaited::Turn { turn } };
     }
     if let Some(row) = view.next_input.filter(|_| !view.inbox_held) {
         return NextAction::RunInput { row };
     }
     match &view.goal {
-        Some(goal) if goal.status == GoalStatus::Active && !goal.is_spent => match goal.retry {
-            Some(retry) if retry.at > now => NextAction::WaitUntil { at: retry.at, retry },
-            Some(_) | None => NextAction::RunGoal { goal_id: goal.id, continuation: goal.next_continuation },
-        },
+        Some(goal) if goal.status == GoalStatus::Active && !goal.is_spent => continue_goal(goal, now),
         Some(_) | None => NextAction::Idle { why: idle_reason(view) },
+    }
+}
+
+fn continue_goal(goal: &GoalView, now: Timestamp) -> NextAction {
+    if let Some(retry) = goal.retry.filter(|retry| retry.at > now) {
+        return NextAction::WaitUntil { at: retry.at, cause: Delay::Retry { retry } };
+    }
+    match &goal.wait {
+        Some(wait) if wait.holds(now) => match wait.condition {
+            Condition::Time => {
+                NextAction::WaitUntil { at: wait.deadline, cause: Delay::Wait { wait: wait.clone() } }
+            }
+            Condition::Command { .. } | Condition::File { .. } | Condition::Inbox => {
+                NextAction::WaitFor { what: Awaited::Condition { wait: wait.clone() } }
+            }
+        },
+        None if !goal.commands.is_empty() => {
+            NextAction::WaitFor { what: Awaited::Commands { commands: goal.commands.clone() } }
+        }
+        Some(_) | None => NextAction::RunGoal { goal_id: goal.id, continuation: goal.next_continuation },
     }
 }
 
@@ -176,6 +266,9 @@ fn idle_reason(view: &ContinuationView) -> IdleReason {
         Some(GoalStatus::BudgetLimited | GoalStatus::Active) => return IdleReason::GoalBudgetLimited,
         Some(GoalStatus::Completed | GoalStatus::Cancelled) | None => {}
     }
+    if let Some(request) = view.open_request {
+        return IdleReason::AwaitingAnswer { request };
+    }
     match &view.last_end {
         Some(TurnEnd::Lost { turn }) => return IdleReason::TurnLost { turn: *turn },
         Some(TurnEnd::Ended { turn, outcome: TurnOutcome::Failed { failure } }) => {
@@ -190,14 +283,29 @@ fn idle_reason(view: &ContinuationView) -> IdleReason {
     }
 }
 
-/// When a session needs attention next without anybody acting (T3): when something may run, or when the lease of a
-/// running turn ends and its owner, if gone, can be replaced.
-pub fn wake_at(core: &Core, lease: Option<&Lease>, now: Timestamp) -> Option<Timestamp> {
+/// When a session needs attention next without anybody acting (T3): when something may run, when a lease ends and its
+/// owner, if gone, can be replaced, or when something outside is to be looked at.
+pub fn wake_at(core: &Core, leases: &Leases, now: Timestamp) -> Option<Timestamp> {
     let of_lane = |lane: &LaneId| match next_action(&ContinuationView::of_lane(core, lane), now) {
         NextAction::RunInput { .. } | NextAction::RunGoal { .. } => Some(now),
         NextAction::WaitUntil { at, .. } => Some(at),
-        NextAction::WaitFor { .. } => Some(lease.map_or(now, |lease| lease.expires_at)),
-        NextAction::Idle { .. } => None,
+        NextAction::WaitFor { what: Awaited::Turn { .. } } => {
+            Some(leases.turn.as_ref().map_or(now, |lease| lease.expires_at))
+        }
+        NextAction::WaitFor { what: Awaited::Condition { wait } } => {
+            let look = matches!(wait.condition, Condition::File { .. });
+            let look = look.then(|| leases.next_look.unwrap_or(now));
+            Some(look.map_or(wait.deadline, |look| look.min(wait.deadline)))
+        }
+        NextAction::WaitFor { what: Awaited::Commands { .. } } | NextAction::Idle { .. } => None,
     };
-    core.lanes.keys().filter_map(of_lane).min()
+    let of_command =
+        |command: &BackgroundCommand| leases.commands.get(&command.id).map_or(now, |lease| lease.expires_at);
+    core.lanes.keys().filter_map(of_lane).chain(core.commands.iter().map(of_command)).min()
+}
+
+/// Whether the Goal waits for a file, so that somebody has to look at it.
+pub(crate) fn waits_for_file(core: &Core) -> bool {
+    let wait = core.goal.as_ref().filter(|goal| goal.is_open()).and_then(|goal| goal.wait.as_ref());
+    wait.is_some_and(|wait| !wait.is_met && matches!(wait.condition, Condition::File { .. }))
 }

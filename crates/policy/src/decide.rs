@@ -1,12 +1,12 @@
 //! The one way to a [`Decision`]: dispatch to the rules of each subject.
 
-use domain::{Actor, CallRef, Code, Effect, EventBody, InputKind, LaneId, PauseReason, SessionState};
+use domain::{Actor, CallRef, Code, Effect, EventBody, LaneId, PauseReason, SessionState};
 
 use crate::command::{AgentCommand, Command, RuntimeCommand, UserCommand};
 use crate::decision::{Decision, Draft};
 use crate::facts::Facts;
 use crate::rejection::Rejection;
-use crate::{call, goal, inbox, mode, plan, stop, turn};
+use crate::{background, call, goal, inbox, mode, plan, request, stop, turn, wait};
 
 /// Decides a command on the state and the facts read in the same transaction (E2, E3).
 ///
@@ -50,7 +50,12 @@ const fn call_of(command: &AgentCommand) -> CallRef {
         AgentCommand::AdmitCall { call, .. }
         | AgentCommand::UpdatePlan { call, .. }
         | AgentCommand::ClosePlan { call, .. }
-        | AgentCommand::CompleteGoal { call, .. } => *call,
+        | AgentCommand::CompleteGoal { call, .. }
+        | AgentCommand::StageBlock { call, .. }
+        | AgentCommand::WaitGoal { call, .. }
+        | AgentCommand::ProposeGoal { call, .. }
+        | AgentCommand::StartCommand { call, .. }
+        | AgentCommand::StopCommand { call, .. } => *call,
     }
 }
 
@@ -80,6 +85,39 @@ fn user(draft: &mut Draft<'_>, command: &UserCommand) -> Result<(), Rejection> {
             let (goal_id, criteria, budgets) = (*goal_id, criteria.as_ref(), *budgets);
             goal::set(draft, &goal::NewGoal { goal_id, objective, criteria, budgets, replace: *replace })
         }
+        UserCommand::AcceptGoal { .. }
+        | UserCommand::DeclineGoal
+        | UserCommand::EditGoal { .. }
+        | UserCommand::SetBudgets { .. }
+        | UserCommand::PauseGoal
+        | UserCommand::ResumeGoal
+        | UserCommand::CancelGoal
+        | UserCommand::CompleteGoal { .. } => user_goal(draft, command),
+        UserCommand::SubmitInput { lane, text, delivery, resume } => {
+            inbox::submit(draft, known_lane(draft, lane)?, *delivery, text)?;
+            if *resume { goal::resume_with_message(draft) } else { Ok(()) }
+        }
+        UserCommand::AnswerRequest { request, answer } => request::answer(draft, *request, answer),
+        UserCommand::StopCommand { command } => background::stop(draft, *command),
+        UserCommand::Interrupt => {
+            stop::interrupt(draft);
+            Ok(())
+        }
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "`user` names every command and sends these here")]
+fn user_goal(draft: &mut Draft<'_>, command: &UserCommand) -> Result<(), Rejection> {
+    match command {
+        UserCommand::AcceptGoal { expected_revision } => {
+            inbox::release(draft);
+            goal::accept(draft, *expected_revision)
+        }
+        UserCommand::DeclineGoal => goal::decline(draft),
+        UserCommand::EditGoal { objective, criteria, expected_revision } => {
+            goal::edit(draft, objective.as_ref(), criteria, *expected_revision)
+        }
+        UserCommand::SetBudgets { budgets } => goal::set_budgets(draft, *budgets),
         UserCommand::PauseGoal => goal::pause(draft, PauseReason::User),
         UserCommand::ResumeGoal => {
             goal::resume(draft)?;
@@ -87,14 +125,10 @@ fn user(draft: &mut Draft<'_>, command: &UserCommand) -> Result<(), Rejection> {
             Ok(())
         }
         UserCommand::CancelGoal => goal::cancel(draft),
-        UserCommand::CompleteGoal { summary } => goal::complete_by_user(draft, summary.as_ref()),
-        UserCommand::SubmitInput { lane, text } => {
-            inbox::submit(draft, known_lane(draft, lane)?, InputKind::User, text)
+        UserCommand::CompleteGoal { summary, force } => {
+            goal::complete_by_user(draft, summary.as_ref(), *force)
         }
-        UserCommand::Interrupt => {
-            stop::interrupt(draft);
-            Ok(())
-        }
+        _ => Ok(()),
     }
 }
 
@@ -121,13 +155,36 @@ fn agent(draft: &mut Draft<'_>, command: &AgentCommand) -> Result<(), Rejection>
             call::admit(draft, *call, grant, &Effect::WorkState)?;
             call::complete_goal(draft, *call, summary.as_ref())
         }
+        AgentCommand::StageBlock { call, grant, reason } => {
+            call::admit(draft, *call, grant, &Effect::WorkState)?;
+            call::stage_block(draft, *call, reason)
+        }
+        AgentCommand::WaitGoal { call, grant, wait } => {
+            call::admit(draft, *call, grant, &Effect::WorkState)?;
+            wait::set(draft, *call, wait)
+        }
+        AgentCommand::ProposeGoal { call, grant, goal_id, objective, criteria, budgets } => {
+            call::admit(draft, *call, grant, &Effect::WorkState)?;
+            let (goal_id, criteria, budgets) = (*goal_id, criteria.as_ref(), *budgets);
+            let new = goal::NewGoal { goal_id, objective, criteria, budgets, replace: false };
+            call::propose_goal(draft, *call, &new)
+        }
+        AgentCommand::StartCommand { call, grant, effect, title, owner } => background::start(
+            draft,
+            &lane,
+            &background::NewCommand { call: *call, grant, effect, title, owner },
+        ),
+        AgentCommand::StopCommand { call, grant, command } => {
+            call::admit(draft, *call, grant, &Effect::WorkState)?;
+            background::stop_by_agent(draft, *call, *command)
+        }
     }
 }
 
 fn runtime(draft: &mut Draft<'_>, command: &RuntimeCommand) -> Result<(), Rejection> {
     match command {
-        RuntimeCommand::AdmitTurn { lane, owner, model, scope } => {
-            turn::admit(draft, known_lane(draft, lane)?, owner, model, *scope)
+        RuntimeCommand::AdmitTurn { lane, owner, model, scope, max_requests } => {
+            turn::admit(draft, known_lane(draft, lane)?, owner, model, (*scope, *max_requests))
         }
         RuntimeCommand::RecoverTurn { turn, dead, found } => {
             turn::recover(draft, *turn, dead.as_ref(), found)
@@ -143,9 +200,18 @@ fn runtime(draft: &mut Draft<'_>, command: &RuntimeCommand) -> Result<(), Reject
             turn::record_response(draft, *turn, text, calls, *usage)
         }
         RuntimeCommand::RefuseCall { call, outcome, result } => call::refuse(draft, *call, *outcome, result),
-        RuntimeCommand::FinishCall { call, outcome, result, full_output } => {
-            call::finish(draft, *call, *outcome, result, *full_output)
+        RuntimeCommand::FinishCall { call, outcome, result, full_output, ran } => {
+            call::finish(draft, *call, *outcome, result, *full_output, *ran)
         }
+        RuntimeCommand::Ask { call, grant, asked } => request::ask(draft, *call, grant, asked),
+        RuntimeCommand::RenewCommand { command, owner } => background::renew(draft, *command, owner),
+        RuntimeCommand::EndCommand { command, outcome, result, full_output } => {
+            background::end(draft, *command, *outcome, result, *full_output)
+        }
+        RuntimeCommand::RecoverCommand { command, dead } => {
+            background::recover(draft, *command, dead.as_ref())
+        }
+        RuntimeCommand::LookAtFile { goal_id, found } => wait::look(draft, *goal_id, *found),
         RuntimeCommand::EndTurn { turn, outcome, jitter } => turn::end(draft, *turn, outcome, *jitter),
     }
 }

@@ -1,9 +1,9 @@
 //! A decision: events that may be appended, made by [`decide`](crate::decide) and by nothing else.
 
-use domain::{Actor, Event, EventBody, Seq, SessionId, SessionState, Timestamp};
+use domain::{Actor, Condition, Event, EventBody, Goal, Seq, SessionId, SessionState, Timestamp};
 
 use crate::continuation;
-use crate::facts::{Facts, Lease};
+use crate::facts::{Facts, Leases};
 
 /// What a command causes. The private fields and the single constructor make "no check was skipped" a property
 /// of the store's signature.
@@ -13,7 +13,7 @@ pub struct Decision {
     based_on: Seq,
     events: Vec<Event>,
     state: SessionState,
-    lease: Option<Lease>,
+    leases: Leases,
     wake_at: Option<Timestamp>,
 }
 
@@ -38,9 +38,9 @@ impl Decision {
         &self.state
     }
 
-    /// The lease after them; none once no turn runs.
-    pub const fn lease(&self) -> Option<&Lease> {
-        self.lease.as_ref()
+    /// The leases after them; none for what does not run any more.
+    pub const fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     /// When the session needs attention next without anybody acting (T3).
@@ -58,7 +58,7 @@ impl Decision {
 pub(crate) struct Draft<'a> {
     pub(crate) state: SessionState,
     pub(crate) facts: &'a Facts,
-    pub(crate) lease: Option<Lease>,
+    pub(crate) leases: Leases,
     based_on: Seq,
     actor: Actor,
     events: Vec<Event>,
@@ -69,7 +69,7 @@ impl<'a> Draft<'a> {
         Self {
             state: state.clone(),
             facts,
-            lease: facts.lease.clone(),
+            leases: facts.leases.clone(),
             based_on: state.core.head,
             actor,
             events: Vec::new(),
@@ -96,15 +96,38 @@ impl<'a> Draft<'a> {
         self.events.push(event);
     }
 
-    pub(crate) fn finish(self) -> Decision {
-        let lease = self.lease.filter(|_| self.state.core.running_turns().next().is_some());
+    pub(crate) fn finish(mut self) -> Decision {
+        self.test_wait();
+        let core = &self.state.core;
+        let mut leases = self.leases;
+        leases.turn = leases.turn.filter(|_| core.running_turns().next().is_some());
+        leases.commands.retain(|id, _| core.command(*id).is_some());
+        leases.next_look = leases.next_look.filter(|_| continuation::waits_for_file(core));
         Decision {
             session: self.state.id,
             based_on: self.based_on,
-            wake_at: continuation::wake_at(&self.state.core, lease.as_ref(), self.facts.now),
+            wake_at: continuation::wake_at(core, &leases, self.facts.now),
             events: self.events,
             state: self.state,
-            lease,
+            leases,
+        }
+    }
+
+    /// A condition within the session is tested at every event, and so also when the wait is stored (G10).
+    fn test_wait(&mut self) {
+        let core = &self.state.core;
+        let Some(goal) = core.goal.as_ref().filter(|goal| goal.is_open()) else { return };
+        let Some(wait) = goal.wait.as_ref().filter(|wait| !wait.is_met) else { return };
+        let is_met = match wait.condition {
+            Condition::Time | Condition::File { .. } => false,
+            Condition::Command { command } => core.command(command).is_none(),
+            Condition::Inbox => {
+                core.lanes.values().any(|slot| slot.inbox.iter().any(|row| row.taken.is_none()))
+            }
+        };
+        if is_met {
+            let Goal { id: goal_id, .. } = *goal;
+            self.emit(EventBody::GoalWaitMet { goal_id });
         }
     }
 }

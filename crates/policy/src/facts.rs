@@ -1,6 +1,8 @@
 //! What the store read in the transaction in which a command is decided.
 
-use domain::{Timestamp, TurnNumber, WorkerName};
+use std::collections::BTreeMap;
+
+use domain::{CommandId, Timestamp, TurnNumber, WorkerName};
 use serde::{Deserialize, Serialize};
 
 /// How long a lease lasts without renewal. Long enough for a slow disk or a stopped laptop lid, short enough that
@@ -34,15 +36,49 @@ pub struct Lease {
     pub expires_at: Timestamp,
 }
 
+/// Who runs a background command, and until when without renewal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandLease {
+    /// The owner.
+    pub owner: Owner,
+    /// When others may declare the command lost.
+    pub expires_at: Timestamp,
+}
+
+/// What moves without an event: who is alive, and when to look outside again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Leases {
+    /// The lease of the running turns (T5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Lease>,
+    /// Those of the running background commands.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub commands: BTreeMap<CommandId, CommandLease>,
+    /// When a file that the Goal waits for is looked at next (G10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_look: Option<Timestamp>,
+}
+
+impl Leases {
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What a decision needs besides the state, read in the same transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Facts {
     /// The store's clock; never before the last event of the session.
     pub now: Timestamp,
-    /// The lease.
-    pub lease: Option<Lease>,
+    /// Who holds what.
+    pub leases: Leases,
     /// Whether the Goal that the command names was ever opened in this session (P12).
     pub goal_is_known: bool,
+    /// Whether the call that the command finishes was never made before for its Goal (G7).
+    pub evidence_is_new: bool,
 }
 
 /// Whether a command key is new (E5). Decided here, acted on by the store before it asks for a decision.

@@ -1,12 +1,14 @@
 //! How a Goal moves: the matrix of who may move it where, and the commands that walk it (G1–G3, G8, G13, M5).
 
 use domain::{
-    Actor, Budgets, Code, EventBody, Goal, GoalId, GoalState, GoalStatus, Mode, Objective, PauseReason,
-    Remark, StopReason, TurnTrigger, Violation,
+    Actor, Amendment, Budgets, Code, EventBody, Goal, GoalId, GoalState, GoalStatus, InputKind, Mode,
+    Objective, PauseReason, Remark, Revision, RunningTurn, StopReason, TurnNumber, Violation,
 };
 
+use crate::command::{BudgetEdit, CriteriaEdit};
 use crate::decision::Draft;
 use crate::rejection::Rejection;
+use crate::{background, budget, inbox, progress, request};
 
 /// Who moves a Goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,8 +51,7 @@ pub const fn may_move(from: GoalState, to: GoalState, mover: Mover) -> bool {
     match (from, to) {
         (Active, Blocked) => true,
         (Active, Completed) => matches!(mover, Agent | User),
-        (Active, BudgetLimited) => matches!(mover, Runtime),
-        (Active, Paused) | (Paused, Active | Paused | Blocked | BudgetLimited) => {
+        (Active, Paused | BudgetLimited) | (Paused, Active | Paused | Blocked | BudgetLimited) => {
             matches!(mover, User | Runtime)
         }
         (Proposed | Blocked, Active | Paused | BudgetLimited)
@@ -66,10 +67,11 @@ pub const fn may_move(from: GoalState, to: GoalState, mover: Mover) -> bool {
     }
 }
 
-/// Moves the Goal, ends its retry, and stops the turns it must not go on with. Callers check the matrix.
+/// Moves the Goal, ends its retry, and stops the turns it must not go on with; a Goal that is over takes everything
+/// that waits for it along (G12). Callers check the matrix.
 ///
-/// `stop` is the reason given to *bound* turns; without it only turns that the Goal itself triggered stop when it is
-/// no longer active: an input turn goes on unbound (T6).
+/// `stop` is the reason given to *bound* turns; without it only turns that run for the Goal alone stop when it is
+/// not active any more: a turn for a person's prompt goes on unbound (T6).
 pub(crate) fn move_to(
     draft: &mut Draft<'_>,
     to: GoalStatus,
@@ -77,15 +79,20 @@ pub(crate) fn move_to(
     stop: Option<StopReason>,
 ) {
     let Some(goal) = draft.state.core.goal.clone() else { return };
+    budget::charge_time(draft);
     let is_completed = to == GoalStatus::Completed;
+    let is_over = to.state().is_terminal();
     let goes_on = to == GoalStatus::Active;
     let unfinished = is_completed.then(|| unfinished_steps(draft));
     draft.emit(EventBody::GoalMoved { goal_id: goal.id, to, summary, unfinished_steps: unfinished });
-    if goal.retry.is_some() {
-        draft.emit(EventBody::RetryCleared { goal_id: goal.id });
-    }
+    clear_retry(draft);
     if goes_on {
         return;
+    }
+    if is_over {
+        request::cancel_of_goal(draft, goal.id);
+        inbox::cancel_of_goal(draft, goal.id);
+        background::stop_of_goal(draft, goal.id);
     }
     let completing = match draft.actor() {
         Actor::Agent { turn, .. } => Some(*turn),
@@ -97,13 +104,20 @@ pub(crate) fn move_to(
         .running_turns()
         .map(|(_, turn)| turn)
         .filter(|turn| turn.stop.is_none() && turn.goal.is_some_and(|bound| bound.goal_id == goal.id))
-        .filter(|turn| stop.is_some() || matches!(turn.trigger, TurnTrigger::Goal { .. }))
+        .filter(|turn| stop.is_some() || turn.is_for_goal)
         .map(|turn| turn.number)
         .filter(|turn| Some(*turn) != completing)
         .collect();
     for turn in affected {
         let reason = stop.unwrap_or(StopReason::GoalChanged);
         draft.emit(EventBody::TurnStopRequested { turn, reason });
+    }
+}
+
+fn clear_retry(draft: &mut Draft<'_>) {
+    let goal = draft.state.core.goal.as_ref().filter(|goal| goal.retry.is_some());
+    if let Some(goal_id) = goal.map(|goal| goal.id) {
+        draft.emit(EventBody::RetryCleared { goal_id });
     }
 }
 
@@ -196,14 +210,25 @@ pub(crate) fn pause_by_runtime(draft: &mut Draft<'_>, reason: PauseReason, stop:
     }
 }
 
+/// The user lets the Goal go on, whatever held it: its requests are not waited for any more, nor is a wait or a retry of
+/// an active one.
 pub(crate) fn resume(draft: &mut Draft<'_>) -> Result<(), Rejection> {
     let goal = open(draft, GoalState::Active)?;
+    if goal.is_active() && (goal.wait.is_some() || goal.retry.is_some()) {
+        if goal.wait.is_some() {
+            draft.emit(EventBody::GoalWaitLifted { goal_id: goal.id });
+        }
+        clear_retry(draft);
+        return Ok(());
+    }
     if !may_move(goal.status.state(), GoalState::Active, Mover::User) || goal.status == GoalStatus::Proposed {
         return Err(illegal(draft, &goal, GoalState::Active, "there is nothing to resume"));
     }
     if goal.status == GoalStatus::BudgetLimited && goal.is_spent() {
-        return Err(illegal(draft, &goal, GoalState::Active, "its budget is used up"));
+        let why = "its budget is used up; `zuno goal budget` raises it";
+        return Err(illegal(draft, &goal, GoalState::Active, why));
     }
+    request::cancel_of_goal(draft, goal.id);
     let to = landing(draft, goal.is_spent(), true);
     if to != goal.status {
         move_to(draft, to, None, None);
@@ -211,12 +236,134 @@ pub(crate) fn resume(draft: &mut Draft<'_>) -> Result<(), Rejection> {
     Ok(())
 }
 
+/// Lets a Goal go on together with a message (G9): one that runs already just does.
+pub(crate) fn resume_with_message(draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    if open(draft, GoalState::Active)?.is_active() { Ok(()) } else { resume(draft) }
+}
+
+/// Lifts a pause for its own reason; what the user never saw of an uncertain call still holds (M5, T7).
+pub(crate) fn lift_pause(draft: &mut Draft<'_>) {
+    let Some(goal) = draft.state.core.goal.clone() else { return };
+    let to = landing(draft, goal.is_spent(), false);
+    if to != goal.status {
+        move_to(draft, to, None, None);
+    }
+}
+
 /// Start Work lifts a `plan_mode` pause and no other (M4, G9). The mode was left before.
 pub(crate) fn lift_plan_mode(draft: &mut Draft<'_>) {
     let held = draft.state.core.goal.clone();
-    if let Some(goal) = held.filter(|goal| goal.status == GoalStatus::Paused(PauseReason::PlanMode)) {
+    if held.is_some_and(|goal| goal.status == GoalStatus::Paused(PauseReason::PlanMode)) {
+        lift_pause(draft);
+    }
+}
+
+/// An agent proposes a Goal, revises its proposal, or proposes a change of an accepted one (G3).
+pub(crate) fn propose(draft: &mut Draft<'_>, new: &NewGoal<'_>) -> Result<&'static str, Rejection> {
+    let (objective, criteria) = (new.objective.clone(), new.criteria.cloned());
+    match draft.state.open_goal() {
+        None if draft.facts.goal_is_known => {
+            let message = format!("the Goal id {} was used before; send a new one", new.goal_id);
+            Err(Rejection::new("G13", Code::GoalOpen, message))
+        }
+        None => {
+            let (goal_id, budgets, status) = (new.goal_id, new.budgets, GoalStatus::Proposed);
+            draft.emit(EventBody::GoalOpened { goal_id, objective, criteria, budgets, status });
+            Ok("proposed")
+        }
+        Some(goal) if goal.status == GoalStatus::Proposed => {
+            draft.emit(EventBody::GoalEdited { goal_id: goal.id, objective, criteria });
+            Ok("proposed")
+        }
+        Some(goal) => {
+            let amendment = Amendment { objective, criteria };
+            draft.emit(EventBody::GoalAmendmentProposed { goal_id: goal.id, amendment });
+            Ok("amendment_proposed")
+        }
+    }
+}
+
+/// The user accepts what an agent proposes (G3). A Goal starts; a change takes effect.
+pub(crate) fn accept(draft: &mut Draft<'_>, expected: Option<Revision>) -> Result<(), Rejection> {
+    let goal = open(draft, GoalState::Active)?;
+    check_revision(&goal, expected)?;
+    if goal.status == GoalStatus::Proposed {
         let to = landing(draft, goal.is_spent(), false);
         move_to(draft, to, None, None);
+        return Ok(());
+    }
+    let Some(Amendment { objective, criteria }) = goal.amendment else {
+        return Err(Rejection::new("G3", Code::IllegalTransition, "no agent proposes anything to accept"));
+    };
+    draft.emit(EventBody::GoalEdited { goal_id: goal.id, objective, criteria });
+    clear_retry(draft);
+    Ok(())
+}
+
+/// The user declines what an agent proposes.
+pub(crate) fn decline(draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    let goal = open(draft, GoalState::Cancelled)?;
+    if goal.status == GoalStatus::Proposed {
+        move_to(draft, GoalStatus::Cancelled, None, None);
+    } else if goal.amendment.is_some() {
+        draft.emit(EventBody::GoalAmendmentDeclined { goal_id: goal.id });
+    } else {
+        return Err(Rejection::new("G3", Code::IllegalTransition, "no agent proposes anything to decline"));
+    }
+    Ok(())
+}
+
+/// The user changes what the Goal is after. Turns that run for it go on, but cannot complete it any more (G2).
+pub(crate) fn edit(
+    draft: &mut Draft<'_>,
+    objective: Option<&Objective>,
+    criteria: &CriteriaEdit,
+    expected: Option<Revision>,
+) -> Result<(), Rejection> {
+    let goal = open(draft, GoalState::Active)?;
+    check_revision(&goal, expected)?;
+    let objective = objective.unwrap_or(&goal.objective).clone();
+    let criteria = match criteria {
+        CriteriaEdit::Keep => goal.criteria.clone(),
+        CriteriaEdit::Remove => None,
+        CriteriaEdit::Set(criteria) => Some(criteria.clone()),
+    };
+    if objective != goal.objective || criteria != goal.criteria {
+        draft.emit(EventBody::GoalEdited { goal_id: goal.id, objective, criteria });
+        clear_retry(draft);
+    }
+    Ok(())
+}
+
+/// The user changes the budgets. A Goal that had used them up goes on if it has some left; one that has none left is
+/// limited at once (G4).
+pub(crate) fn set_budgets(draft: &mut Draft<'_>, change: BudgetEdit) -> Result<(), Rejection> {
+    let goal = open(draft, GoalState::Active)?;
+    let budgets = change.apply_to(goal.budgets);
+    if budgets == goal.budgets {
+        return Ok(());
+    }
+    budget::charge_time(draft);
+    draft.emit(EventBody::GoalBudgetChanged { goal_id: goal.id, budgets });
+    let is_spent = draft.state.core.goal.as_ref().is_some_and(Goal::is_spent);
+    if goal.status == GoalStatus::BudgetLimited && !is_spent {
+        inbox::release(draft);
+        lift_pause(draft);
+    }
+    budget::settle(draft);
+    Ok(())
+}
+
+fn check_revision(goal: &Goal, expected: Option<Revision>) -> Result<(), Rejection> {
+    match expected.filter(|expected| *expected != goal.revision) {
+        None => Ok(()),
+        Some(expected) => {
+            let message = format!(
+                "the Goal is at revision {}, and {expected} was expected; look at it again",
+                goal.revision
+            );
+            Err(Rejection::new("G2", Code::RevisionConflict, message))
+        }
     }
 }
 
@@ -226,10 +373,17 @@ pub(crate) fn cancel(draft: &mut Draft<'_>) -> Result<(), Rejection> {
     Ok(())
 }
 
-pub(crate) fn complete_by_user(draft: &mut Draft<'_>, summary: Option<&Remark>) -> Result<(), Rejection> {
+pub(crate) fn complete_by_user(
+    draft: &mut Draft<'_>,
+    summary: Option<&Remark>,
+    force: bool,
+) -> Result<(), Rejection> {
     let goal = open(draft, GoalState::Completed)?;
     if !may_move(goal.status.state(), GoalState::Completed, Mover::User) {
         return Err(illegal(draft, &goal, GoalState::Completed, "it was never accepted"));
+    }
+    if !force {
+        check_work_is_done(draft, goal.id, "complete it with --force to cancel that")?;
     }
     move_to(draft, GoalStatus::Completed, summary.cloned(), Some(StopReason::GoalChanged));
     Ok(())
@@ -238,28 +392,81 @@ pub(crate) fn complete_by_user(draft: &mut Draft<'_>, summary: Option<&Remark>) 
 /// A turn completes the Goal it is bound to, if the Goal is as it was when the turn started (G2).
 pub(crate) fn complete_by_agent(draft: &mut Draft<'_>, summary: Option<&Remark>) -> Result<(), Rejection> {
     let Actor::Agent { turn, .. } = draft.actor().clone() else { return Ok(()) };
-    let bound = draft.state.running(turn).and_then(|(_, running)| running.goal);
-    let Some(bound) = bound else {
-        let message = "this turn works for no Goal, so there is none to complete; report to the user instead";
+    let (goal_id, _) = bound_and_unchanged(draft, turn)?;
+    check_work_is_done(draft, goal_id, "wait for it with goal_wait, or stop it with command_stop")?;
+    move_to(draft, GoalStatus::Completed, summary.cloned(), None);
+    Ok(())
+}
+
+/// A turn declares the Goal it is bound to blocked (G6). Says which turn it is that does since the last progress.
+pub(crate) fn stage_block(draft: &mut Draft<'_>, reason: &Remark) -> Result<u8, Rejection> {
+    let Actor::Agent { turn, .. } = draft.actor().clone() else { return Ok(0) };
+    let (goal_id, running) = bound_and_unchanged(draft, turn)?;
+    Ok(progress::stage_block(draft, goal_id, &running, reason))
+}
+
+/// Completion waits for what still works for the Goal (G12).
+fn check_work_is_done(draft: &Draft<'_>, goal: GoalId, remedy: &str) -> Result<(), Rejection> {
+    let core = &draft.state.core;
+    let commands = core.commands_of(goal).filter(|command| !command.is_stopping).count();
+    let rows = core.lanes.values().flat_map(|slot| &slot.inbox);
+    let reports = rows.filter(|row| row.kind == InputKind::Report && row.goal_id == Some(goal)).count();
+    let requests = core.requests.iter().filter(|request| request.goal_id == Some(goal)).count();
+    let counts = [
+        (commands, "running background command"),
+        (reports, "unread report"),
+        (requests, "unanswered request"),
+    ];
+    let open: Vec<_> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
+        .collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the Goal still has open work ({}); {remedy}", open.join(", "));
+    Err(Rejection::new("G12", Code::OpenWork, message))
+}
+
+/// The Goal that a turn is bound to, while it is active.
+pub(crate) fn bound_and_active(
+    draft: &Draft<'_>,
+    turn: TurnNumber,
+) -> Result<(GoalId, RunningTurn), Rejection> {
+    let running = draft.state.running(turn).map(|(_, running)| running.clone());
+    let Some((running, bound)) = running.and_then(|running| running.goal.map(|bound| (running, bound)))
+    else {
+        let message = "this turn works for no Goal; report to the user instead";
         return Err(Rejection::new("G2", Code::GoalNotBound, message));
     };
-    match draft.state.core.goal.clone() {
-        Some(goal) if goal.id == bound.goal_id && goal.revision == bound.revision && goal.is_active() => {
-            move_to(draft, GoalStatus::Completed, summary.cloned(), None);
-            Ok(())
-        }
+    match &draft.state.core.goal {
+        Some(goal) if goal.id == bound.goal_id && goal.is_active() => Ok((goal.id, running)),
         Some(goal) => {
             let message = format!(
-                "the Goal changed since this turn started (it is {} at revision {}, this turn is bound to {} at \
-                 revision {}); finish by reporting to the user",
-                goal.status.state(),
-                goal.revision,
-                bound.goal_id,
-                bound.revision
+                "the Goal changed since this turn started (it is {}, {}); finish by reporting to the user",
+                goal.id,
+                goal.status.state()
             );
             Err(Rejection::new("G2", Code::GoalNotBound, message))
         }
         None => Err(no_goal()),
+    }
+}
+
+/// The same, if the Goal is also as it was when the turn started (G2).
+fn bound_and_unchanged(draft: &Draft<'_>, turn: TurnNumber) -> Result<(GoalId, RunningTurn), Rejection> {
+    let (goal_id, running) = bound_and_active(draft, turn)?;
+    let is_at = draft.state.core.goal.as_ref().map_or(Revision(0), |goal| goal.revision);
+    match running.goal.map(|bound| bound.revision) {
+        Some(bound) if bound != is_at => {
+            let message = format!(
+                "the Goal changed since this turn started (it is at revision {is_at}, this turn is bound to \
+                 {bound}); finish by reporting to the user"
+            );
+            Err(Rejection::new("G2", Code::GoalNotBound, message))
+        }
+        Some(_) | None => Ok((goal_id, running)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use domain::{Capability, CapabilitySet, Code, Mode};
 
-use crate::command::CallGrant;
+use crate::command::{CallGrant, Permission};
 use crate::rejection::Rejection;
 
 /// All that Plan mode lets through, by name. Whatever is not here is denied, whoever asks (C4, M6).
@@ -60,4 +60,20 @@ pub fn check_call(tool: &str, call: &CallGrant, mode: Mode) -> Result<(), Reject
         return Err(Rejection::new("C2", Code::Denied, message));
     }
     Ok(())
+}
+
+/// What the permission rules say about a call that the mode and the role let through. A call that a person allowed
+/// needs no second leave (I4); a rule that denies it stands above that.
+pub(crate) fn check_permission(tool: &str, call: &CallGrant, was_allowed: bool) -> Result<(), Rejection> {
+    match &call.permission {
+        Permission::Allow => Ok(()),
+        Permission::Ask { .. } if was_allowed => Ok(()),
+        Permission::Ask { because } => {
+            let message = format!("`{tool}` needs the user's leave: {because}");
+            Err(Rejection::new("I4", Code::PermissionNeeded, message))
+        }
+        Permission::Deny { because } => {
+            Err(Rejection::new("C2", Code::Denied, format!("`{tool}` is not allowed: {because}")))
+        }
+    }
 }

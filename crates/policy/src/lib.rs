@@ -5,6 +5,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod background;
 mod budget;
 mod call;
 mod command;
@@ -17,22 +18,27 @@ mod grant;
 mod inbox;
 mod mode;
 mod plan;
+mod progress;
 mod rejection;
+mod request;
 mod retry;
 mod stop;
 mod turn;
+mod wait;
 
 pub use call::RESULT_BYTES;
 pub use command::{
-    AgentCommand, CallGrant, Command, Jitter, PlanUpdate, RuntimeCommand, Scope, UserActor, UserCommand,
+    AgentCommand, BudgetEdit, CallGrant, Command, CriteriaEdit, Delivery, Jitter, NewRequest, Permission,
+    PlanUpdate, RuntimeCommand, Scope, UserActor, UserCommand,
 };
-pub use continuation::{ContinuationView, IdleReason, NextAction, next_action, wake_at};
+pub use continuation::{Awaited, ContinuationView, Delay, IdleReason, NextAction, next_action, wake_at};
 pub use decide::decide;
 pub use decision::Decision;
-pub use facts::{Facts, KeyVerdict, LEASE_MS, Lease, Owner, key_verdict};
+pub use facts::{CommandLease, Facts, KeyVerdict, LEASE_MS, Lease, Leases, Owner, key_verdict};
 pub use goal::{Mover, may_move};
 pub use grant::{PLAN_MODE, check_call, in_mode};
 pub use mode::{PLAN_AGENT, turn_agent};
 pub use rejection::{PlanBrief, Rejection, StepBrief};
 pub use retry::{ATTEMPTS_IN_PLACE, IN_PLACE_MS};
-pub use turn::{CALLS_PER_RESPONSE, REQUESTS_PER_TURN, RESPONSE_BYTES};
+pub use turn::{CALLS_PER_RESPONSE, RESPONSE_BYTES};
+pub use wait::LOOK_MS;

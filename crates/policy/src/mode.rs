@@ -1,12 +1,11 @@
 //! Entering and leaving Plan mode (M1–M5).
 
-use domain::{
-    AgentName, Code, Core, EventBody, InputKind, InputText, LaneId, Mode, PauseReason, Revision, StopReason,
-};
+use domain::{AgentName, Code, Core, EventBody, InputText, LaneId, Mode, PauseReason, Revision, StopReason};
 
+use crate::command::Delivery;
 use crate::decision::Draft;
 use crate::rejection::Rejection;
-use crate::{goal, inbox, stop};
+use crate::{background, goal, inbox, stop};
 
 /// The agent that every turn runs in Plan mode (M2).
 pub const PLAN_AGENT: &str = "plan";
@@ -25,6 +24,7 @@ pub(crate) fn enter_plan(draft: &mut Draft<'_>) {
     }
     draft.emit(EventBody::ModeChanged { mode: Mode::Plan });
     stop::stop_all(draft, StopReason::PlanMode);
+    background::stop_all(draft);
     if draft.state.core.goal.as_ref().is_some_and(domain::Goal::is_active) {
         goal::move_to(draft, domain::GoalStatus::Paused(PauseReason::PlanMode), None, None);
     }
@@ -48,7 +48,7 @@ pub(crate) fn start_work(
         goal::lift_plan_mode(draft);
     }
     match prompt {
-        Some(text) => inbox::submit(draft, lane, InputKind::User, text),
+        Some(text) => inbox::submit(draft, lane, Delivery::Queue, text),
         None => Ok(()),
     }
 }

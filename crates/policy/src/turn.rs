@@ -1,11 +1,13 @@
 //! A turn from admission to its end, and its recovery (T4–T10).
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use domain::{
-    BlockCode, CallOutcome, CallRef, Code, Digest, Effect, EventBody, Failure, FailureKind, GoalBinding,
-    GoalStatus, InputCancelReason, LaneId, ModelCall, ModelName, OpenCall, PauseReason, Retry, RunningTurn,
-    Settlement, StopReason, TokenUsage, TurnNumber, TurnOutcome, TurnPhase, TurnTrigger,
+    BlockCode, CallOutcome, CallRef, Code, Core, Digest, Effect, EventBody, Evidence, Failure, FailureKind,
+    GoalBinding, GoalStatus, InputCancelReason, InputId, LaneId, ModelCall, ModelName, OpenCall, PauseReason,
+    REQUESTS_PER_TURN, Retry, RunningTurn, Settlement, StopReason, Timestamp, TokenUsage, TurnNumber,
+    TurnOutcome, TurnPhase, TurnTrigger, WaitOver,
 };
 
 use crate::command::{Jitter, Scope};
@@ -14,10 +16,8 @@ use crate::decision::Draft;
 use crate::facts::{LEASE_MS, Lease, Owner};
 use crate::inbox::{self, Unconsumed};
 use crate::rejection::Rejection;
-use crate::{budget, goal, mode, retry};
+use crate::{budget, goal, mode, progress, retry};
 
-/// Model requests in one turn: far above what a productive turn needs, low enough to end a runaway (T12).
-pub const REQUESTS_PER_TURN: u32 = 250;
 /// Calls in one response: models ask for a handful; more is a malfunction.
 pub const CALLS_PER_RESPONSE: usize = 128;
 /// Bytes of one response's text and arguments: several times the longest output any model gives.
@@ -28,7 +28,7 @@ pub(crate) fn admit(
     lane: &LaneId,
     owner: &Owner,
     model: &ModelName,
-    scope: Scope,
+    (scope, max_requests): (Scope, NonZeroU32),
 ) -> Result<(), Rejection> {
     check_lease_is_free(draft)?;
     let trigger = match next_action(&ContinuationView::of_lane(&draft.state.core, lane), draft.now()) {
@@ -50,6 +50,7 @@ pub(crate) fn admit(
     let turn = draft.state.core.last_turn.next();
     let active = draft.state.core.goal.as_ref().filter(|goal| goal.is_active());
     let goal = active.map(|goal| GoalBinding { goal_id: goal.id, revision: goal.revision });
+    let wait_over = wait_over(&draft.state.core, lane, &trigger, draft.now());
     draft.emit(EventBody::TurnStarted {
         turn,
         lane: lane.clone(),
@@ -57,17 +58,33 @@ pub(crate) fn admit(
         model: model.clone(),
         trigger,
         goal,
+        max_requests: max_requests.get().min(REQUESTS_PER_TURN),
+        wait_over,
     });
-    draft.lease =
+    draft.leases.turn =
         Some(Lease { owner: owner.clone(), epoch: turn, expires_at: draft.now().plus_ms(LEASE_MS) });
     Ok(())
+}
+
+/// The wait that this turn consumes: one that is over, if the turn runs for its Goal (G10).
+fn wait_over(core: &Core, lane: &LaneId, trigger: &TurnTrigger, now: Timestamp) -> Option<WaitOver> {
+    let goal = core.goal.as_ref().filter(|goal| goal.is_active())?;
+    let is_for_goal = match trigger {
+        TurnTrigger::Goal { .. } => true,
+        TurnTrigger::Input { rows } => {
+            let inbox = core.lanes.get(lane).map_or(&[][..], |slot| &slot.inbox);
+            inbox.iter().any(|row| rows.contains(&row.id) && row.goal_id == Some(goal.id))
+        }
+    };
+    let wait = goal.wait.as_ref().filter(|wait| is_for_goal && !wait.holds(now))?;
+    Some(WaitOver { condition: wait.condition.clone(), is_met: wait.is_met })
 }
 
 /// No turn runs; if one does, says whether its owner still has time.
 fn check_lease_is_free(draft: &Draft<'_>) -> Result<(), Rejection> {
     let Some((_, running)) = draft.state.core.running_turns().next() else { return Ok(()) };
     let turn = running.number;
-    match draft.facts.lease.as_ref().filter(|lease| lease.expires_at > draft.now()) {
+    match draft.leases.turn.as_ref().filter(|lease| lease.expires_at > draft.now()) {
         Some(lease) => {
             let message = format!("turn {turn} runs at worker {}", lease.owner.worker);
             Err(Rejection::new("T5", Code::LeaseHeld, message))
@@ -93,12 +110,13 @@ pub(crate) fn running(draft: &Draft<'_>, turn: TurnNumber) -> Result<RunningTurn
 pub(crate) fn renew(draft: &mut Draft<'_>, turn: TurnNumber, owner: &Owner) -> Result<(), Rejection> {
     running(draft, turn)?;
     let now = draft.now();
-    match &mut draft.lease {
-        Some(lease) if lease.owner == *owner => {
-            lease.expires_at = now.plus_ms(LEASE_MS);
+    match draft.leases.turn.clone().filter(|lease| lease.owner == *owner) {
+        Some(lease) => {
+            budget::watch_time(draft, lease.expires_at <= now);
+            draft.leases.turn = Some(Lease { expires_at: now.plus_ms(LEASE_MS), ..lease });
             Ok(())
         }
-        Some(_) | None => Err(Rejection::new("T5", Code::StaleEpoch, "another worker owns the session")),
+        None => Err(Rejection::new("T5", Code::StaleEpoch, "another worker owns the session")),
     }
 }
 
@@ -121,11 +139,11 @@ pub(crate) fn begin_request(
     if running.goal_completed_in.is_some_and(|done| request > done + 1) {
         return Err(stopping(StopReason::GoalChanged));
     }
-    if request > REQUESTS_PER_TURN {
-        let message = format!("the turn made {REQUESTS_PER_TURN} model requests, which is the limit");
+    if request > running.max_requests {
+        let message = format!("the turn made {} model requests, which is the limit", running.max_requests);
         return Err(Rejection::new("T12", Code::LimitExceeded, message));
     }
-    let rows = running.unconsumed_rows().to_vec();
+    let rows = rows_to_consume(draft, &running);
     if !rows.is_empty() {
         draft.emit(EventBody::InputConsumed { turn, rows });
     }
@@ -137,6 +155,20 @@ pub(crate) fn begin_request(
     Ok(())
 }
 
+/// The rows that become part of the history with this request: those the turn took, and those that join it (I1, I5).
+fn rows_to_consume(draft: &Draft<'_>, running: &RunningTurn) -> Vec<InputId> {
+    let mut rows = running.unconsumed_rows().to_vec();
+    if let Some((lane, _)) = draft.state.running(running.number)
+        && !draft.state.core.inbox_held
+        // A turn that only reports that its Goal is reached cannot do what it is told meanwhile.
+        && running.goal_completed_in.is_none()
+    {
+        let bound = progress::active(draft, running).map(|goal| goal.id);
+        rows.extend(inbox::joining(&draft.state.core, lane, bound));
+    }
+    rows
+}
+
 /// The boundary of T6: the running turn, if nobody asked it to stop and its lease holds (T5). A worker that slept
 /// past its time has to renew first, and learns then whether another one took over.
 pub(crate) fn at_boundary(draft: &Draft<'_>, turn: TurnNumber) -> Result<RunningTurn, Rejection> {
@@ -144,9 +176,14 @@ pub(crate) fn at_boundary(draft: &Draft<'_>, turn: TurnNumber) -> Result<Running
     if let Some(reason) = running.stop {
         return Err(stopping(reason));
     }
-    if draft.facts.lease.as_ref().is_none_or(|lease| lease.expires_at <= draft.now()) {
+    if draft.leases.turn.as_ref().is_none_or(|lease| lease.expires_at <= draft.now()) {
         let message = format!("the lease of turn {turn} has ended; renew it first");
         return Err(Rejection::new("T5", Code::StaleEpoch, message));
+    }
+    if progress::is_stuck(&running) {
+        let times = progress::IDENTICAL_CALLS;
+        let message = format!("the turn got the same result from the same call {times} times in a row");
+        return Err(Rejection::new("T12", Code::LimitExceeded, message));
     }
     Ok(running)
 }
@@ -223,7 +260,9 @@ pub(crate) fn record_response(
     if let Some(goal_id) = retry.map(|goal| goal.id) {
         draft.emit(EventBody::RetryCleared { goal_id });
     }
+    budget::charge_time(draft);
     budget::charge(draft, charged_to, turn, request, usage);
+    budget::settle(draft);
     Ok(())
 }
 
@@ -242,6 +281,10 @@ pub(crate) fn end(
         None if *proposed == TurnOutcome::Completed && !is_done => {
             return Err(out_of_order("completion", &running));
         }
+        // Only a request to a person makes a turn wait, and it ends the turn itself (I4).
+        None if matches!(proposed, TurnOutcome::Waiting { .. }) => {
+            return Err(out_of_order("an end that waits for a person", &running));
+        }
         None => proposed.clone(),
     };
     if running.open_calls().iter().any(|open| open.effect.is_some()) {
@@ -250,20 +293,28 @@ pub(crate) fn end(
     finish_unadmitted_calls(draft, &running, "not run: the turn ended first");
     let failure = match &outcome {
         TurnOutcome::Failed { failure } => Some(failure.kind),
-        TurnOutcome::Completed | TurnOutcome::Interrupted | TurnOutcome::Stopped { .. } => None,
+        TurnOutcome::Completed
+        | TurnOutcome::Waiting { .. }
+        | TurnOutcome::Interrupted
+        | TurnOutcome::Stopped { .. } => None,
     };
     charge_unanswered(draft, &running, failure);
+    budget::charge_time(draft);
     let fate = match &outcome {
         TurnOutcome::Interrupted => Unconsumed::Cancel(InputCancelReason::Interrupted),
         TurnOutcome::Failed { .. } => Unconsumed::Cancel(InputCancelReason::TurnFailed),
-        TurnOutcome::Stopped { .. } | TurnOutcome::Completed => Unconsumed::Return,
+        TurnOutcome::Stopped { .. } | TurnOutcome::Completed | TurnOutcome::Waiting { .. } => {
+            Unconsumed::Return
+        }
     };
     inbox::give_back(draft, running.unconsumed_rows(), fate);
     draft.emit(EventBody::TurnEnded { turn, outcome: outcome.clone() });
+    // A Goal whose budget is used up is limited by it, whatever else its last turn says.
+    budget::settle(draft);
+    progress::settle(draft, &running);
     if let TurnOutcome::Failed { failure } = &outcome {
         follow_failure(draft, &running, failure, jitter);
     }
-    budget::settle(draft);
     Ok(())
 }
 
@@ -308,20 +359,29 @@ fn charge_unanswered(draft: &mut Draft<'_>, running: &RunningTurn, ending: Optio
 
 fn finish_unadmitted_calls(draft: &mut Draft<'_>, running: &RunningTurn, result: &str) {
     for open in running.open_calls().into_iter().filter(|open| open.effect.is_none()) {
-        emit_finished(draft, &open, CallOutcome::NotRun, result, None);
+        emit_finished(draft, &open, &Finish { outcome: CallOutcome::NotRun, result, ..Finish::default() });
+    }
+}
+
+/// What a call came to.
+pub(crate) struct Finish<'a> {
+    pub(crate) outcome: CallOutcome,
+    pub(crate) result: &'a str,
+    pub(crate) full_output: Option<Digest>,
+    pub(crate) evidence: Option<Evidence>,
+}
+
+impl Default for Finish<'_> {
+    fn default() -> Self {
+        Self { outcome: CallOutcome::NotRun, result: "", full_output: None, evidence: None }
     }
 }
 
 /// Gives a call its result.
-pub(crate) fn emit_finished(
-    draft: &mut Draft<'_>,
-    open: &OpenCall<'_>,
-    outcome: CallOutcome,
-    result: &str,
-    full_output: Option<Digest>,
-) {
-    let (tool, result) = (open.tool.to_owned(), result.to_owned());
-    draft.emit(EventBody::CallFinished { call: open.call, tool, outcome, result, full_output });
+pub(crate) fn emit_finished(draft: &mut Draft<'_>, open: &OpenCall<'_>, finish: &Finish<'_>) {
+    let Finish { outcome, result, full_output, evidence } = *finish;
+    let (call, tool, result) = (open.call, open.tool.to_owned(), result.to_owned());
+    draft.emit(EventBody::CallFinished { call, tool, outcome, result, full_output, evidence });
 }
 
 /// What a failed turn does to the Goal it was bound to (T9, T10).
@@ -357,7 +417,7 @@ fn follow_failure(draft: &mut Draft<'_>, running: &RunningTurn, failure: &Failur
         FailureKind::ContextLimit | FailureKind::PromptTooLarge => block(draft, BlockCode::PromptTooLarge),
         FailureKind::CorruptState => block(draft, BlockCode::CorruptState),
         FailureKind::NoSuchAgent => block(draft, BlockCode::NoSuchAgent),
-        // The budget bounds a Goal whose turns run to their limit.
+        // One that repeats itself was paused with its streaks; the budget bounds one whose turns run to their limit.
         FailureKind::Stuck => {}
     }
 }
@@ -369,7 +429,7 @@ pub(crate) fn recover(
     found: &BTreeMap<CallRef, Option<Digest>>,
 ) -> Result<(), Rejection> {
     let running = running(draft, turn)?;
-    if let Some(lease) = &draft.facts.lease
+    if let Some(lease) = &draft.leases.turn
         && lease.expires_at > draft.now()
         && dead != Some(&lease.owner)
     {
@@ -384,10 +444,11 @@ pub(crate) fn recover(
             uncertain.get_or_insert(open.call);
         }
         let (outcome, result) = settled(settlement);
-        emit_finished(draft, &open, outcome, result, None);
+        emit_finished(draft, &open, &Finish { outcome, result, ..Finish::default() });
     }
     finish_unadmitted_calls(draft, &running, "not run: the worker died first");
     charge_unanswered(draft, &running, None);
+    budget::charge_time(draft);
     let is_interrupted = running.stop == Some(StopReason::Interrupted);
     let fate =
         if is_interrupted { Unconsumed::Cancel(InputCancelReason::Interrupted) } else { Unconsumed::Return };
@@ -403,6 +464,7 @@ pub(crate) fn recover(
         goal::pause_by_runtime(draft, PauseReason::UncertainSideEffect { call }, None);
     }
     budget::settle(draft);
+    progress::settle(draft, &running);
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! The user's own door. Whoever holds it speaks for a person.
 
 use domain::{
-    AgentName, Budgets, Code, CommandKey, Event, EventBody, GoalId, InputId, InputText, LaneId, Objective,
-    Remark, Revision, SessionId, UnknownKeys, Violation,
+    AgentName, Answer, Budgets, Code, CommandId, CommandKey, Event, EventBody, GoalId, InputId, InputText,
+    LaneId, Objective, Remark, RequestId, Revision, SessionId, UnknownKeys, Violation,
 };
-use policy::{Rejection, UserActor, UserCommand};
+use policy::{BudgetEdit, CriteriaEdit, Delivery, Rejection, UserActor, UserCommand};
 use serde_json::Value;
 use store::Committed;
 
@@ -33,6 +33,24 @@ pub struct NewGoal {
     pub replace: bool,
 }
 
+/// What a person sends to the agent (I1, G9).
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    /// The text.
+    pub text: InputText,
+    /// Whether it joins the running turn.
+    pub delivery: Delivery,
+    /// Whether the Goal goes on with it.
+    pub resume: bool,
+}
+
+impl Prompt {
+    /// A prompt that waits for a turn of its own and leaves the Goal as it is.
+    pub const fn queued(text: InputText) -> Self {
+        Self { text, delivery: Delivery::Queue, resume: false }
+    }
+}
+
 impl UserDoor {
     pub(crate) const fn new(sessions: Sessions, user: UserActor) -> Self {
         Self { sessions, user }
@@ -49,7 +67,7 @@ impl UserDoor {
             (key, store::digest(&payload))
         });
         let order = Order::User(self.user.clone(), command);
-        self.sessions.execute(session, order, Extra { key, blob: None }).await
+        self.sessions.execute(session, order, Extra { key, ..Extra::default() }).await
     }
 
     async fn view(&self, session: SessionId, command: UserCommand) -> Result<SessionView, CommandError> {
@@ -109,7 +127,7 @@ impl UserDoor {
         let payload = serde_json::to_vec(&said).unwrap_or_default();
         let key = key.map(|key| (key, store::digest(&payload)));
         let order = Order::User(self.user.clone(), UserCommand::UpdatePlan { lane, update });
-        let committed = self.sessions.execute(session, order, Extra { key, blob: None }).await?;
+        let committed = self.sessions.execute(session, order, Extra { key, ..Extra::default() }).await?;
         accepted(&committed.events).ok_or_else(|| {
             Rejection::new("E5", Code::KeyReused, "the key was used for another kind of command").into()
         })
@@ -166,24 +184,79 @@ impl UserDoor {
         self.view(session, UserCommand::CancelGoal).await
     }
 
-    /// Declares the Goal reached.
+    /// Declares the Goal reached; with `force` also while work of it is open, which is cancelled (G12).
     pub async fn complete_goal(
         &self,
         session: SessionId,
         summary: Option<Remark>,
+        force: bool,
     ) -> Result<SessionView, CommandError> {
-        self.view(session, UserCommand::CompleteGoal { summary }).await
+        self.view(session, UserCommand::CompleteGoal { summary, force }).await
     }
 
-    /// Queues a prompt (I1).
+    /// Accepts what an agent proposes: a Goal, or a change of one (G3).
+    pub async fn accept_goal(
+        &self,
+        session: SessionId,
+        expected_revision: Option<Revision>,
+    ) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::AcceptGoal { expected_revision }).await
+    }
+
+    /// Declines what an agent proposes.
+    pub async fn decline_goal(&self, session: SessionId) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::DeclineGoal).await
+    }
+
+    /// Changes what the Goal is after.
+    pub async fn edit_goal(
+        &self,
+        session: SessionId,
+        objective: Option<Objective>,
+        criteria: CriteriaEdit,
+        expected_revision: Option<Revision>,
+    ) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::EditGoal { objective, criteria, expected_revision }).await
+    }
+
+    /// Changes what the Goal may spend; one that ran out of it goes on (G4).
+    pub async fn set_budgets(
+        &self,
+        session: SessionId,
+        budgets: BudgetEdit,
+    ) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::SetBudgets { budgets }).await
+    }
+
+    /// Answers a request; one that was settled before stays as it is (I4).
+    pub async fn answer(
+        &self,
+        session: SessionId,
+        request: RequestId,
+        answer: Answer,
+    ) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::AnswerRequest { request, answer }).await
+    }
+
+    /// Asks a background command to stop.
+    pub async fn stop_command(
+        &self,
+        session: SessionId,
+        command: CommandId,
+    ) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::StopCommand { command }).await
+    }
+
+    /// Queues a prompt, or a word to the running turn (I1).
     pub async fn submit(
         &self,
         session: SessionId,
-        text: InputText,
+        prompt: Prompt,
         key: Option<CommandKey>,
     ) -> Result<InputId, CommandError> {
-        let committed =
-            self.act(session, UserCommand::SubmitInput { lane: LaneId::main(), text }, key).await?;
+        let Prompt { text, delivery, resume } = prompt;
+        let command = UserCommand::SubmitInput { lane: LaneId::main(), text, delivery, resume };
+        let committed = self.act(session, command, key).await?;
         let queued =
             committed.events.iter().find(|event| matches!(event.body, EventBody::InputQueued { .. }));
         Ok(InputId(queued.map_or(committed.state.core.head, |event| event.seq)))

@@ -1,21 +1,24 @@
 //! The turn loop: asks the model, runs its calls, and goes on until the turn has an outcome (T6).
 
+mod ask;
 mod call;
 mod estimate;
 mod watched;
 
 use agents::Role;
 use domain::{
-    CallOutcome, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason, TokenUsage,
-    TurnOutcome,
+    Budgets, CallOutcome, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason,
+    TokenUsage, TurnOutcome,
 };
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
 use self::estimate::{estimated_tokens, tokens_of};
 use self::watched::Watched;
+use crate::background::Background;
 use crate::history::History;
-use crate::ports::{Delta, Model, ModelRequest, ModelResponse};
+use crate::ports::{Delta, Evidence, Model, ModelRequest, ModelResponse};
+use crate::scheduler::Asking;
 use crate::sessions::CommandError;
 use crate::toolbox::Toolbox;
 use crate::turn::AdmittedTurn;
@@ -50,6 +53,8 @@ pub enum Driven {
 enum Leave {
     /// Propose this outcome.
     End(TurnOutcome),
+    /// The turn ended already, with this outcome.
+    Ended(TurnOutcome),
     /// The turn is not ours any more.
     Lost,
 }
@@ -58,44 +63,47 @@ pub(crate) struct Driver<'a> {
     turn: AdmittedTurn,
     role: &'static Role,
     model: &'a dyn Model,
-    toolbox: &'a Toolbox,
-    observer: &'a dyn Observer,
-    shutdown: &'a CancellationToken,
+    around: Around<'a>,
     history: History,
     followed: Seq,
+}
+
+/// What a turn has around it besides its model.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) toolbox: &'a Toolbox,
+    pub(crate) evidence: &'a dyn Evidence,
+    pub(crate) background: &'a Background,
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) asking: &'a Asking,
+    pub(crate) proposed_budgets: Budgets,
+    pub(crate) shutdown: &'a CancellationToken,
 }
 
 /// Drives an admitted turn to its outcome.
 pub(crate) async fn drive(
     turn: AdmittedTurn,
     model: &dyn Model,
-    toolbox: &Toolbox,
-    observer: &dyn Observer,
-    shutdown: &CancellationToken,
+    around: Around<'_>,
 ) -> Result<Driven, CommandError> {
     let Some(role) = agents::role(turn.agent()) else {
         let failure = Failure::new(FailureKind::NoSuchAgent, format!("there is no agent `{}`", turn.agent()));
-        return end_without_model(turn, failure, observer).await;
+        return end_without_model(turn, failure, around.observer).await;
     };
-    let mut driver = Driver {
-        turn,
-        role,
-        model,
-        toolbox,
-        observer,
-        shutdown,
-        history: History::default(),
-        followed: Seq(0),
-    };
+    let mut driver = Driver { turn, role, model, around, history: History::default(), followed: Seq(0) };
     driver.load_history().await?;
     let outcome = match driver.run().await {
         Ok(never) => match never {},
         Err(Leave::Lost) => return Ok(Driven::LeaseLost),
+        Err(Leave::Ended(outcome)) => {
+            driver.follow().await?;
+            return Ok(Driven::Ended(outcome));
+        }
         Err(Leave::End(outcome)) => outcome,
     };
     match driver.turn.finish(outcome).await {
         Ok(outcome) => {
-            driver.follow();
+            driver.follow().await?;
             Ok(Driven::Ended(outcome))
         }
         Err(error) if is_stale(&error) => Ok(Driven::LeaseLost),
@@ -152,34 +160,51 @@ enum Never {}
 impl Driver<'_> {
     /// Reads the transcript from the log. The turn's own first events are the last of it.
     async fn load_history(&mut self) -> Result<(), CommandError> {
+        self.catch_up().await?;
+        // What is fresh was read with the log; the observer still has to see it.
+        for event in self.turn.take_fresh() {
+            self.around.observer.event(self.turn.session(), &event);
+        }
+        Ok(())
+    }
+
+    async fn catch_up(&mut self) -> Result<(), CommandError> {
         loop {
             let page = self.turn.sessions().events_after(self.turn.session(), self.followed, PAGE).await;
             let page = page.map_err(CommandError::Fault)?;
             page.events.iter().for_each(|event| self.history.follow(event));
             self.followed = page.next;
             if !page.has_more {
-                break;
+                return Ok(());
             }
         }
-        // What is fresh was read with the log; the observer still has to see it.
-        for event in self.turn.take_fresh() {
-            self.observer.event(self.turn.session(), &event);
+    }
+
+    /// Shows what was committed to the transcript and the observer. Others write to the session too: a person's word to
+    /// this turn or the report of a command stands between its own events, and is read from the log.
+    async fn follow(&mut self) -> Result<(), CommandError> {
+        let fresh = self.turn.take_fresh();
+        let mut next = self.followed.next();
+        let is_whole = fresh.iter().all(|event| {
+            let fits = event.seq <= next;
+            next = next.max(event.seq.next());
+            fits
+        });
+        if !is_whole {
+            self.catch_up().await?;
+        }
+        for event in fresh {
+            if event.seq > self.followed {
+                self.followed = event.seq;
+                self.history.follow(&event);
+            }
+            self.around.observer.event(self.turn.session(), &event);
         }
         Ok(())
     }
 
-    /// Shows what was committed to the transcript and the observer.
-    fn follow(&mut self) {
-        for event in self.turn.take_fresh() {
-            if event.seq > self.followed {
-                self.followed = event.seq;
-                self.history.follow(&event);
-                self.observer.event(self.turn.session(), &event);
-            }
-        }
-    }
-
     async fn run(&mut self) -> Result<Never, Leave> {
+        self.granted_call().await?;
         loop {
             self.check_shutdown()?;
             let request = self.request().await?;
@@ -198,7 +223,7 @@ impl Driver<'_> {
                 } else {
                     self.call(call_ref, &call, &request.tools).await?;
                 }
-                self.follow();
+                self.follow().await?;
             }
         }
     }
@@ -210,7 +235,7 @@ impl Driver<'_> {
 
     /// Leaves because the turn is to stop. Why, is decided where it ends; a shutdown is known here alone.
     fn stopping(&self) -> Leave {
-        Leave::End(if self.shutdown.is_cancelled() {
+        Leave::End(if self.around.shutdown.is_cancelled() {
             TurnOutcome::Stopped { reason: StopReason::Shutdown }
         } else {
             TurnOutcome::Completed
@@ -218,7 +243,7 @@ impl Driver<'_> {
     }
 
     fn check_shutdown(&self) -> Result<(), Leave> {
-        if self.shutdown.is_cancelled() { Err(self.stopping()) } else { Ok(()) }
+        if self.around.shutdown.is_cancelled() { Err(self.stopping()) } else { Ok(()) }
     }
 
     /// Builds the next request: tools, system text and history are a prefix of the one after it (V3).
@@ -230,13 +255,13 @@ impl Driver<'_> {
         let workspace = state.core.workspace.as_deref().unwrap_or_default();
         let mut request = ModelRequest {
             system: agents::system_prompt(self.role, mode, workspace),
-            tools: self.toolbox.offered(self.role, mode),
+            tools: self.around.toolbox.offered(self.role, mode),
             history: Vec::new(),
             work_state: self.work_state(),
         };
         let estimate = estimated_tokens(&request, self.history.messages());
         self.turn.begin_request(estimate).await?;
-        self.follow();
+        self.follow().await?;
         request.history = self.history.messages().to_vec();
         request.work_state = self.work_state();
         Ok(request)
@@ -257,7 +282,7 @@ impl Driver<'_> {
         // By the clock that also ends the waits, so that the bound on them is the same in simulated time.
         let first_attempt = self.turn.sessions().now();
         loop {
-            let (session, observer, model) = (self.turn.session(), self.observer, self.model);
+            let (session, observer, model) = (self.turn.session(), self.around.observer, self.model);
             let on_delta = move |delta: Delta<'_>| observer.delta(session, delta);
             let work = model.respond(request, &on_delta);
             let failure = match self.watched(work, None).await? {
@@ -273,14 +298,14 @@ impl Driver<'_> {
             };
             let elapsed_ms = self.turn.sessions().now().0.saturating_sub(first_attempt.0).max(0);
             let retry_at = self.turn.fail_request(failure.clone(), elapsed_ms).await?;
-            self.follow();
+            self.follow().await?;
             let Some(retry_at) = retry_at else { return Err(Leave::End(TurnOutcome::Failed { failure })) };
             let sessions = self.turn.sessions().clone();
             if let Watched::Stopping = self.watched(sessions.sleep_until(retry_at), None).await? {
                 return Err(self.stopping());
             }
             self.turn.begin_request(estimate).await?;
-            self.follow();
+            self.follow().await?;
         }
     }
 
@@ -305,7 +330,7 @@ impl Driver<'_> {
             }
         });
         self.turn.record_response(response.text, calls.clone(), usage).await?;
-        self.follow();
+        self.follow().await?;
         Ok(calls)
     }
 }

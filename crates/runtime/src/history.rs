@@ -18,8 +18,8 @@ pub(crate) struct History {
     messages: Vec<Message>,
     /// Texts of inputs that were queued and not consumed.
     queued: BTreeMap<InputId, InputText>,
-    /// The Goal continuation that opened the running turn, until the model is asked.
-    opening: Option<u64>,
+    /// The line that opens the running turn of the Goal, until the model is asked.
+    opening: Option<String>,
     /// Whether the last entry opens a continuation that the model has not answered; a retry does not repeat it.
     opens_continuation: bool,
     /// Whether the running turn has an answer of the model; one without leaves nothing to explain.
@@ -35,6 +35,8 @@ impl History {
     /// Follows one event.
     pub(crate) fn follow(&mut self, event: &Event) {
         match &event.body {
+            // What the user allowed stands with its result, which comes before the row is consumed.
+            EventBody::InputQueued { runs: Some(_), .. } => {}
             EventBody::InputQueued { text, .. } => {
                 self.queued.insert(InputId(event.seq), text.clone());
             }
@@ -48,16 +50,18 @@ impl History {
                     }
                 }
             }
-            EventBody::TurnStarted { trigger, .. } => {
+            EventBody::TurnStarted { trigger, wait_over, .. } => {
                 self.has_answer = false;
                 self.opening = match trigger {
-                    TurnTrigger::Goal { continuation, .. } => Some(*continuation),
+                    TurnTrigger::Goal { continuation, .. } => {
+                        Some(agents::continuation_line(*continuation, wait_over.as_ref()))
+                    }
                     TurnTrigger::Input { .. } => None,
                 };
             }
             EventBody::ModelRequested { .. } => {
-                if let Some(continuation) = self.opening.take().filter(|_| !self.opens_continuation) {
-                    self.push(Message::User { text: agents::continuation_line(continuation) });
+                if let Some(text) = self.opening.take().filter(|_| !self.opens_continuation) {
+                    self.push(Message::User { text });
                     self.opens_continuation = true;
                 }
             }
@@ -65,6 +69,12 @@ impl History {
                 self.has_answer = true;
                 let calls = named_calls(*turn, *request, calls);
                 self.push(Message::Assistant { text: text.clone(), calls });
+            }
+            // A call that the user allowed stands before the first request of its turn: no response asked for it there.
+            EventBody::CallFinished { call, tool, outcome, result, .. } if call.request == 0 => {
+                let outcome = outcome.name();
+                let text = format!("[The user allowed the call of `{tool}`, once. It {outcome}:]\n{result}");
+                self.push(Message::User { text });
             }
             EventBody::CallFinished { call, tool, result, .. } => {
                 let (call_id, tool, text) = (call_id(*call), tool.clone(), result.clone());
@@ -85,6 +95,16 @@ impl History {
         }
     }
 
+    /// The arguments of a call as the model wrote them.
+    pub(crate) fn arguments_of(&self, call: CallRef) -> Option<&str> {
+        let id = call_id(call);
+        let calls = self.messages.iter().rev().filter_map(|message| match message {
+            Message::Assistant { calls, .. } => Some(calls),
+            Message::User { .. } | Message::ToolResult { .. } => None,
+        });
+        calls.flatten().find(|asked| asked.id == id).map(|asked| asked.arguments.as_str())
+    }
+
     fn push(&mut self, message: Message) {
         self.opens_continuation = false;
         self.messages.push(message);
@@ -100,7 +120,8 @@ impl History {
 
 fn ending(outcome: &TurnOutcome) -> Option<String> {
     match outcome {
-        TurnOutcome::Completed => None,
+        // The result of the call that asks says that the user was asked.
+        TurnOutcome::Completed | TurnOutcome::Waiting { .. } => None,
         TurnOutcome::Interrupted => Some("[The user interrupted this turn.]".to_owned()),
         TurnOutcome::Stopped { reason: StopReason::PlanMode } => {
             Some("[This turn was stopped: the user entered Plan mode.]".to_owned())

@@ -5,11 +5,13 @@
 //! Goal and for nothing else. Loops elsewhere use the same steps through [`AdmittedTurn`]. Everything a client shows
 //! is one of the views here.
 
+mod background;
 mod door;
 mod drive;
 mod feed;
 mod fresh;
 mod history;
+mod outlook;
 mod owner;
 mod plan_input;
 mod ports;
@@ -22,19 +24,20 @@ mod turn;
 mod work_tools;
 mod worker;
 
-pub use door::{NewGoal, UserDoor};
+pub use door::{NewGoal, Prompt, UserDoor};
 pub use drive::{Driven, Observer};
-pub use policy::Scope;
+pub use outlook::{Outlook, Remedy};
+pub use policy::{Awaited, BudgetEdit, CriteriaEdit, Delay, Delivery, NewRequest, Scope};
 pub use ports::{
-    Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall, RequestedCall,
-    Tool, ToolFault, ToolOutput, ToolSpec,
+    CallSubject, Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall,
+    RequestedCall, Tool, ToolFault, ToolOutput, ToolSpec,
 };
 pub use projection::{
     GoalView, ModeView, PlanAccepted, PlanChangeView, PlanRevisionView, PlanView, SessionView, TurnView,
 };
 pub use recovery::Recovery;
-pub use scheduler::{Engine, EngineError, Step, Workshop};
+pub use scheduler::{Asking, Engine, EngineError, Settings, Step, Workshop};
 pub use sessions::{CommandError, Sessions, open};
 pub use toolbox::Toolbox;
-pub use turn::AdmittedTurn;
+pub use turn::{AdmittedTurn, CallResult};
 pub use worker::{Charge, Rest, Waiting, Worked};

@@ -4,7 +4,7 @@
 //! them; dropping the future of [`Model::respond`] cancels a request, a [`PreparedCall`] is stopped by its token.
 
 use async_trait::async_trait;
-use domain::{CapabilitySet, Digest, Effect, Failure, ModelName, TokenUsage};
+use domain::{CapabilitySet, CommandTitle, Digest, Effect, Failure, ModelName, TokenUsage};
 use tokio_util::sync::CancellationToken;
 
 /// A language model behind one configured name.
@@ -137,9 +137,26 @@ pub trait PreparedCall: Send {
     /// What running it may change.
     fn effect(&self) -> Effect;
 
+    /// What the permission rules look at (C2).
+    fn subject(&self) -> CallSubject;
+
+    /// How a call that goes on beside turns is shown; `None` for one whose turn waits for it.
+    fn background(&self) -> Option<CommandTitle> {
+        None
+    }
+
     /// Runs to its end, or until `stop` is cancelled: then it undoes nothing, kills and reaps what it started and
     /// answers with [`ToolOutput::stopped`] set.
     async fn run(self: Box<Self>, stop: CancellationToken) -> ToolOutput;
+}
+
+/// What a call is about, for the permission rules and for the person who is asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallSubject {
+    /// What it reads or writes, links followed: from the workspace root (`.` is the root), else absolute.
+    pub paths: Vec<String>,
+    /// The shell text it runs.
+    pub command: Option<String>,
 }
 
 /// What a call answered.
@@ -151,22 +168,24 @@ pub struct ToolOutput {
     pub succeeded: bool,
     /// Whether it was stopped by its token, with everything it started reaped.
     pub stopped: bool,
+    /// The exit status of a command that ran to its end.
+    pub exit_status: Option<i32>,
 }
 
 impl ToolOutput {
     /// A success.
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), succeeded: true, stopped: false }
+        Self { text: text.into(), succeeded: true, stopped: false, exit_status: None }
     }
 
     /// A failure the model should read.
     pub fn failed(text: impl Into<String>) -> Self {
-        Self { text: text.into(), succeeded: false, stopped: false }
+        Self { text: text.into(), succeeded: false, stopped: false, exit_status: None }
     }
 
     /// Cut off by its token; everything it started is gone.
     pub fn stopped(text: impl Into<String>) -> Self {
-        Self { text: text.into(), succeeded: false, stopped: true }
+        Self { text: text.into(), succeeded: false, stopped: true, exit_status: None }
     }
 }
 
@@ -187,4 +206,8 @@ pub trait Evidence: Send + Sync {
     /// The digest of the file at this path beneath the workspace root; `None` if there is none. Also removes what
     /// a write cut off in the middle left beside it.
     async fn file_digest(&self, path: &str) -> std::io::Result<Option<Digest>>;
+
+    /// What tells one content of the file at this path from another, changing nothing; `None` if there is none. Cheap
+    /// enough to be asked every few seconds, whatever the size of the file (G10).
+    async fn file_version(&self, path: &str) -> std::io::Result<Option<Digest>>;
 }

@@ -1,13 +1,16 @@
 //! What clients show: one shared reading of the state, so that no client keeps its own.
 
 use domain::{
-    Actor, AgentName, Budgets, Event, EventBody, GoalId, GoalState, GoalStatus, GoalUsage, LaneId, Mode,
-    ModelName, Plan, PlanClosure, PlanHead, PlanId, Retry, Revision, Seq, SessionId, SessionState, Step,
-    StepId, StopReason, Timestamp, TurnEnd, TurnNumber, TurnTrigger,
+    Actor, AgentName, Amendment, BackgroundCommand, Budgets, Event, EventBody, GoalId, GoalState, GoalStatus,
+    GoalUsage, HumanRequest, LaneId, Mode, ModelName, Plan, PlanClosure, PlanHead, PlanId, Retry, Revision,
+    Seq, SessionId, SessionState, Step, StepId, StopReason, Streaks, Timestamp, TurnEnd, TurnNumber,
+    TurnTrigger, Wait,
 };
 use policy::{ContinuationView, NextAction};
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::outlook::Outlook;
 
 /// A session at a glance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -32,12 +35,18 @@ pub struct SessionView {
     pub goal: Option<GoalView>,
     /// Inputs that wait.
     pub queued_inputs: usize,
+    /// Requests that wait for a person (I4).
+    pub requests: Vec<HumanRequest>,
+    /// Background commands that run.
+    pub commands: Vec<BackgroundCommand>,
     /// The running turn.
     pub running: Option<TurnView>,
     /// How the last turn ended.
     pub last_turn: Option<TurnEnd>,
     /// What happens next without anybody acting.
     pub next: NextAction,
+    /// The same in words, and what a person can do about it.
+    pub outlook: Outlook,
     /// When the session needs attention next (T3).
     pub wake_at: Option<Timestamp>,
 }
@@ -150,6 +159,12 @@ pub struct GoalView {
     pub continuations: u64,
     /// The retry it waits for.
     pub retry: Option<Retry>,
+    /// What the agent has it wait for (G10).
+    pub wait: Option<Wait>,
+    /// The change that an agent proposes (G3).
+    pub amendment: Option<Amendment>,
+    /// Turns in a row that went one way (G6, G7).
+    pub streaks: Streaks,
     /// Steps that were unfinished at its completion (P21).
     pub unfinished_steps: Option<u32>,
     /// What whoever ended it had to say.
@@ -192,6 +207,7 @@ impl SessionView {
         let main = LaneId::main();
         let core = &state.core;
         let lane = core.lanes.get(&main);
+        let next = policy::next_action(&ContinuationView::of_lane(core, &main), now);
         Self {
             session: state.id,
             title: core.title.clone(),
@@ -212,7 +228,10 @@ impl SessionView {
                 stop: running.stop,
             }),
             last_turn: lane.and_then(|lane| lane.last_end.clone()),
-            next: policy::next_action(&ContinuationView::of_lane(core, &main), now),
+            requests: core.requests.clone(),
+            commands: core.commands.clone(),
+            outlook: Outlook::of(&next),
+            next,
             wake_at,
         }
     }
@@ -297,6 +316,9 @@ impl GoalView {
             used_percent: goal.used_percent(),
             continuations: goal.continuations,
             retry: goal.retry,
+            wait: goal.wait.clone(),
+            amendment: goal.amendment.clone(),
+            streaks: goal.streaks,
             unfinished_steps: goal.unfinished_steps,
             summary: goal.summary.as_ref().map(ToString::to_string),
         }

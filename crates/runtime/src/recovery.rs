@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::{CallRef, Code, Digest, Effect, Event, SessionId};
+use domain::{CallRef, Code, Condition, Digest, Effect, Event, GoalId, SessionId, WaitedPath};
 use policy::RuntimeCommand;
 
 use crate::owner;
@@ -37,7 +37,7 @@ impl Sessions {
         let Some((_, running)) = head.state.core.running_turns().next() else {
             return Ok(Recovery::NothingRuns);
         };
-        let lease = head.lease;
+        let lease = head.leases.turn;
         let dead = lease.as_ref().map(|lease| &lease.owner).filter(|owner| owner::is_dead(owner)).cloned();
         if let Some(lease) = lease.filter(|lease| dead.is_none() && lease.expires_at > self.now()) {
             return Ok(Recovery::OwnerIsAlive { until: lease.expires_at });
@@ -63,6 +63,57 @@ impl Sessions {
                 Ok(Recovery::NothingRuns)
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Ends the background commands whose owner is gone, and says what was decided.
+    pub(crate) async fn recover_commands(&self, session: SessionId) -> Result<Vec<Event>, CommandError> {
+        let head = self.head(session).await?;
+        let mut decided = Vec::new();
+        for (command, lease) in head.leases.commands {
+            let dead = Some(lease.owner).filter(owner::is_dead);
+            if dead.is_none() && lease.expires_at > self.now() {
+                continue;
+            }
+            let order = Order::Runtime(RuntimeCommand::RecoverCommand { command, dead });
+            match self.execute(session, order, Extra::default()).await {
+                Ok(committed) => decided.extend(committed.events),
+                // It ended, or its owner came back in time.
+                Err(CommandError::Rejected(refused))
+                    if matches!(refused.code, Code::UnknownCommand | Code::LeaseHeld) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(decided)
+    }
+
+    /// The file that the Goal waits for, when it is time to look at it (G10).
+    pub(crate) async fn file_to_look_at(
+        &self,
+        session: SessionId,
+    ) -> Result<Option<(GoalId, WaitedPath)>, CommandError> {
+        let head = self.head(session).await?;
+        let is_due = head.leases.next_look.is_none_or(|at| at <= self.now());
+        let goal = head.state.core.goal.as_ref().filter(|goal| is_due && goal.is_active());
+        let wait =
+            goal.and_then(|goal| Some((goal.id, goal.wait.as_ref()?))).filter(|(_, wait)| !wait.is_met);
+        Ok(wait.and_then(|(goal, wait)| match &wait.condition {
+            Condition::File { path, .. } => Some((goal, path.clone())),
+            Condition::Time | Condition::Command { .. } | Condition::Inbox => None,
+        }))
+    }
+
+    /// Records what the file looks like; another worker may have been faster.
+    pub(crate) async fn looked_at_file(
+        &self,
+        session: SessionId,
+        goal_id: GoalId,
+        found: Option<Digest>,
+    ) -> Result<(), CommandError> {
+        let order = Order::Runtime(RuntimeCommand::LookAtFile { goal_id, found });
+        match self.execute(session, order, Extra::default()).await {
+            Err(CommandError::Rejected(refused)) if refused.code == Code::NotDue => Ok(()),
+            other => other.map(drop),
         }
     }
 }

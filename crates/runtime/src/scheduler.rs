@@ -1,14 +1,16 @@
 //! The Goal-only scheduler: turns start because of input or an active Goal, and for no other reason (T1).
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use domain::{Code, Event, SessionId, Timestamp, TurnNumber, TurnOutcome};
-use policy::{IdleReason, NextAction, Scope};
+use domain::{Budgets, Code, Event, REQUESTS_PER_TURN, SessionId, Timestamp, TurnNumber, TurnOutcome};
+use policy::{Awaited, IdleReason, NextAction, Scope};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::{Driven, Observer, drive};
+use crate::background::Background;
+use crate::drive::{Around, Driven, Observer, drive};
 use crate::ports::{Evidence, Model};
 use crate::recovery::Recovery;
 use crate::sessions::{CommandError, Sessions};
@@ -21,6 +23,37 @@ pub trait Workshop: Send + Sync {
     async fn open(&self, workspace: &str) -> std::io::Result<(Toolbox, Arc<dyn Evidence>)>;
 }
 
+/// Whether a person can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asking {
+    /// A request waits until somebody answers it, here or elsewhere.
+    Wait,
+    /// Nobody is going to answer: what would need a person is denied at once.
+    Nobody {
+        /// What the person who started this can do about it, as a sentence.
+        hint: String,
+    },
+}
+
+/// How an engine runs turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether a person can be asked.
+    pub asking: Asking,
+    /// Model requests that one turn may make, at most [`REQUESTS_PER_TURN`] (T12).
+    pub max_requests: NonZeroU32,
+    /// What a Goal may spend that an agent proposes, until the user says otherwise (G4).
+    pub proposed_budgets: Budgets,
+}
+
+impl Default for Settings {
+    /// Requests wait, turns make as many requests as they may, and proposed Goals have the usual budgets.
+    fn default() -> Self {
+        const MOST: NonZeroU32 = NonZeroU32::new(REQUESTS_PER_TURN).expect("not zero");
+        Self { asking: Asking::Wait, max_requests: MOST, proposed_budgets: Budgets::default() }
+    }
+}
+
 /// Runs turns of sessions with one model.
 #[derive(Clone)]
 pub struct Engine {
@@ -28,6 +61,8 @@ pub struct Engine {
     model: Arc<dyn Model>,
     workshop: Arc<dyn Workshop>,
     observer: Arc<dyn Observer>,
+    settings: Arc<Settings>,
+    background: Arc<Background>,
     shutdown: CancellationToken,
     at_work: Arc<Mutex<BTreeSet<SessionId>>>,
 }
@@ -56,6 +91,13 @@ pub enum Step {
     WaitUntil {
         /// The moment.
         at: Timestamp,
+    },
+    /// Nothing before this happened.
+    WaitFor {
+        /// What.
+        what: Awaited,
+        /// When to look again, should nothing be committed before; none if only a commit can change anything.
+        until: Option<Timestamp>,
     },
     /// A Goal would go on, but the scope leaves that to the person.
     GoalHeldBack,
@@ -115,13 +157,18 @@ impl Engine {
         model: Arc<dyn Model>,
         workshop: Arc<dyn Workshop>,
         observer: Arc<dyn Observer>,
+        settings: Settings,
     ) -> Self {
+        let shutdown = CancellationToken::new();
+        let background = Background::new(sessions.clone(), Arc::clone(&observer), shutdown.clone());
         Self {
             sessions,
             model,
             workshop,
             observer,
-            shutdown: CancellationToken::new(),
+            settings: Arc::new(settings),
+            background: Arc::new(background),
+            shutdown,
             at_work: Arc::default(),
         }
     }
@@ -140,10 +187,21 @@ impl Engine {
         self.at_work.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
-    /// Ends this engine and its clones in order: running turns end as stopped by `shutdown`, and no other starts. Goals
-    /// stay as they are, for the next worker.
+    /// Ends this engine and its clones in order: running turns end as stopped by `shutdown`, and no other starts;
+    /// background commands are stopped. Goals stay as they are, for the next worker.
     pub fn shut_down(&self) {
         self.shutdown.cancel();
+    }
+
+    /// Shuts down, and waits until the end of every background command is recorded.
+    pub async fn close(&self) {
+        self.shut_down();
+        self.background.finish().await;
+    }
+
+    /// Whether background commands run here; they end with this process.
+    pub fn has_commands(&self) -> bool {
+        self.background.is_busy()
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
@@ -154,11 +212,19 @@ impl Engine {
         self.shutdown.cancelled().await;
     }
 
-    /// Does the next thing in a session: recovers a lost turn, or runs the turn that is due, or says why not.
+    /// Does the next thing in a session: recovers a lost turn or command, looks at what the Goal waits for, or runs the
+    /// turn that is due, or says why not.
     pub async fn step(&self, session: SessionId, scope: Scope) -> Result<Step, EngineError> {
+        let lost = self.sessions.recover_commands(session).await?;
+        if !lost.is_empty() {
+            return Ok(self.recovered(session, lost));
+        }
         let view = self.sessions.view(session).await?;
         match view.next {
-            NextAction::WaitFor { .. } => self.recover(session, &view.workspace).await,
+            NextAction::WaitFor { what: Awaited::Turn { .. } } => {
+                self.recover(session, &view.workspace).await
+            }
+            NextAction::WaitFor { what } => self.wait_for(session, what, &view.workspace).await,
             NextAction::WaitUntil { at, .. } => Ok(Step::WaitUntil { at }),
             NextAction::Idle { why } => Ok(Step::Idle { why }),
             NextAction::RunGoal { .. } if scope == Scope::InputOnly => Ok(Step::GoalHeldBack),
@@ -168,23 +234,46 @@ impl Engine {
         }
     }
 
+    fn recovered(&self, session: SessionId, events: Vec<Event>) -> Step {
+        for event in &events {
+            self.observer.event(session, event);
+        }
+        Step::Recovered { events }
+    }
+
+    /// Looks at a file that the Goal waits for, when that is due (G10).
+    async fn wait_for(
+        &self,
+        session: SessionId,
+        what: Awaited,
+        workspace: &str,
+    ) -> Result<Step, EngineError> {
+        if let Some((goal_id, path)) = self.sessions.file_to_look_at(session).await? {
+            let (_, evidence) = self.open(workspace).await?;
+            // What cannot be read is as good as gone: the agent is to look at it.
+            let found = evidence.file_version(path.as_str()).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, %path, "a file that is waited for cannot be read");
+                None
+            });
+            self.sessions.looked_at_file(session, goal_id, found).await?;
+        }
+        let until = self.sessions.view(session).await?.wake_at;
+        Ok(Step::WaitFor { what, until })
+    }
+
     async fn recover(&self, session: SessionId, workspace: &str) -> Result<Step, EngineError> {
         let (_, evidence) = self.open(workspace).await?;
         match self.sessions.recover(session, evidence.as_ref()).await? {
-            Recovery::Recovered { events } => {
-                for event in &events {
-                    self.observer.event(session, event);
-                }
-                Ok(Step::Recovered { events })
-            }
+            Recovery::Recovered { events } => Ok(self.recovered(session, events)),
             Recovery::OwnerIsAlive { until } => Ok(Step::Busy { until }),
             Recovery::NothingRuns => Ok(Step::Busy { until: self.sessions.now() }),
         }
     }
 
     async fn run(&self, session: SessionId, workspace: &str, scope: Scope) -> Result<Step, EngineError> {
-        let (toolbox, _) = self.open(workspace).await?;
-        let admitted = self.sessions.admit(session, self.model.name(), scope).await;
+        let (toolbox, evidence) = self.open(workspace).await?;
+        let max_requests = self.settings.max_requests;
+        let admitted = self.sessions.admit(session, self.model.name(), scope, max_requests).await;
         let turn = match admitted {
             Ok(turn) => turn,
             // Another worker was faster; what it does will show.
@@ -197,7 +286,16 @@ impl Engine {
         };
         let number = turn.number();
         let _at_work = AtWork::enter(&self.at_work, session);
-        match drive(turn, self.model.as_ref(), &toolbox, self.observer.as_ref(), &self.shutdown).await? {
+        let around = Around {
+            toolbox: &toolbox,
+            evidence: evidence.as_ref(),
+            background: &self.background,
+            observer: self.observer.as_ref(),
+            asking: &self.settings.asking,
+            proposed_budgets: self.settings.proposed_budgets,
+            shutdown: &self.shutdown,
+        };
+        match drive(turn, self.model.as_ref(), around).await? {
             Driven::Ended(outcome) => Ok(Step::Ran { turn: number, outcome }),
             Driven::LeaseLost => Ok(Step::Busy { until: self.sessions.now() }),
         }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use domain::{
-    ClientName, CommandKey, Digest, GoalId, LaneId, SessionId, SessionState, Timestamp, WorkerName,
+    ClientName, CommandKey, Digest, Fingerprint, GoalId, LaneId, SessionId, SessionState, Timestamp,
+    WorkerName,
 };
 use policy::{
     AgentCommand, Command, ContinuationView, Decision, Facts, NextAction, Owner, Rejection, RuntimeCommand,
@@ -53,6 +54,8 @@ pub(crate) struct Extra {
     pub(crate) key: Option<(CommandKey, Digest)>,
     /// A full output to keep with it.
     pub(crate) blob: Option<Vec<u8>>,
+    /// The call that it finishes, with the Goal that it may be evidence for (G7).
+    pub(crate) evidence: Option<(GoalId, Fingerprint)>,
 }
 
 /// Why a command or a question has no good answer: it is refused, or the store is at fault.
@@ -84,6 +87,7 @@ impl Sessions {
         let ask = Ask {
             key: extra.key.map(|(key, payload)| CommandKeyed { key, payload }),
             goal: named_goal(&order),
+            evidence: extra.evidence,
             blobs: extra.blob.into_iter().collect(),
         };
         let worker = self.inner.owner.worker.clone();
@@ -124,7 +128,8 @@ fn named_goal(order: &Order) -> Option<GoalId> {
         | Order::Agent(AgentCommand::UpdatePlan { update, .. }) => {
             update.goal_id.as_ref().and_then(|text| text.trim().parse().ok())
         }
-        Order::User(_, UserCommand::SetGoal { goal_id, .. }) => Some(*goal_id),
+        Order::User(_, UserCommand::SetGoal { goal_id, .. })
+        | Order::Agent(AgentCommand::ProposeGoal { goal_id, .. }) => Some(*goal_id),
         Order::User(..) | Order::Agent(_) | Order::Runtime(_) => None,
     }
 }

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use agents::{Role, ToolAllowList};
-use domain::Mode;
-use policy::CallGrant;
+use agents::{PermissionRules, Role, ToolAllowList, Verdict};
+use domain::{Effect, Mode};
+use policy::{CallGrant, Permission};
 use serde_json::{Map, Value};
 
-use crate::ports::{Tool, ToolSpec};
+use crate::ports::{CallSubject, Tool, ToolSpec};
 use crate::work_tools::{self, WorkTool};
 
-/// All tools that exist here, and the list of those that the configuration allows.
+/// All tools that exist here, and what the configuration says of them.
 #[derive(Clone)]
 pub struct Toolbox {
+    workspace: String,
     tools: Vec<Arc<dyn Tool>>,
     allowed: ToolAllowList,
+    rules: Arc<PermissionRules>,
 }
 
 /// What answers to a tool's name.
@@ -26,9 +28,14 @@ pub(crate) enum Found<'a> {
 }
 
 impl Toolbox {
-    /// Takes the outside tools in the order in which they are offered, and the allow-list.
-    pub fn new(tools: Vec<Arc<dyn Tool>>, allowed: ToolAllowList) -> Self {
-        Self { tools, allowed }
+    /// Takes the outside tools of a workspace in the order in which they are offered, the allow-list and the rules.
+    pub fn new(
+        workspace: &str,
+        tools: Vec<Arc<dyn Tool>>,
+        allowed: ToolAllowList,
+        rules: Arc<PermissionRules>,
+    ) -> Self {
+        Self { workspace: workspace.to_owned(), tools, allowed, rules }
     }
 
     /// The names of all tools, offered or not.
@@ -50,6 +57,29 @@ impl Toolbox {
     /// What a call of this tool by this agent takes and has (C2).
     pub(crate) fn grant(&self, role: &Role, spec: &ToolSpec) -> CallGrant {
         agents::call_grant(role, &self.allowed, spec.name, spec.requires)
+    }
+
+    /// What the permission rules say of one call (C2). Without an effect it acts on the session itself.
+    pub(crate) fn permission(
+        &self,
+        spec: &ToolSpec,
+        subject: &CallSubject,
+        effect: Option<&Effect>,
+    ) -> Permission {
+        let judgement = self.rules.judge(&agents::CallSubject {
+            tool: spec.name,
+            requires: spec.requires,
+            is_external: matches!(effect, Some(Effect::External)),
+            workspace: &self.workspace,
+            paths: &subject.paths,
+            command: subject.command.as_deref(),
+            is_confined: matches!(effect, Some(Effect::Command { confined: true })),
+        });
+        match judgement.verdict {
+            Verdict::Allow => Permission::Allow,
+            Verdict::Ask => Permission::Ask { because: judgement.because },
+            Verdict::Deny => Permission::Deny { because: judgement.because },
+        }
     }
 
     /// The tool of this name, whether it is offered or not: a refusal says why (C2).

@@ -5,14 +5,15 @@
 //! [`admit_call`](AdmittedTurn::admit_call) → [`finish_call`](AdmittedTurn::finish_call) → … →
 //! [`finish`](AdmittedTurn::finish). Every step may be refused because the turn is to stop or was lost.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use domain::{
-    AgentName, CallOutcome, CallRef, CommandKey, Effect, Event, EventBody, Failure, LaneId, ModelCall,
-    ModelName, RunningTurn, SessionId, SessionState, StopReason, Timestamp, TokenUsage, TurnNumber,
-    TurnOutcome,
+    AgentName, CallOutcome, CallRef, CommandId, CommandKey, CommandTitle, Effect, Event, EventBody, Failure,
+    Fingerprint, LaneId, ModelCall, ModelName, RunningTurn, SessionId, SessionState, StopReason, Timestamp,
+    TokenUsage, TurnNumber, TurnOutcome,
 };
-use policy::{AgentCommand, CallGrant, RuntimeCommand, Scope};
+use policy::{AgentCommand, CallGrant, NewRequest, RuntimeCommand, Scope};
 use store::Committed;
 
 use crate::fresh;
@@ -20,6 +21,26 @@ use crate::sessions::{CommandError, Extra, Order, Sessions};
 
 /// How long before its end a lease is renewed: a third of its life, so that two renewals may fail.
 pub(crate) const RENEW_MS: i64 = policy::LEASE_MS / 3;
+
+/// What an admitted call came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallResult {
+    /// How it ended.
+    pub outcome: CallOutcome,
+    /// What the model reads.
+    pub text: String,
+    /// The whole output, kept beside the log when `text` is only a part of it.
+    pub full_output: Option<Vec<u8>>,
+    /// The tool with its arguments and exit status, if it ran (G7).
+    pub ran: Option<Fingerprint>,
+}
+
+impl CallResult {
+    /// An end without an output to keep and without evidence.
+    pub fn plain(outcome: CallOutcome, text: impl Into<String>) -> Self {
+        Self { outcome, text: text.into(), full_output: None, ran: None }
+    }
+}
 
 /// A turn that was admitted and has no outcome yet. Dropping it leaves the turn to recovery.
 pub struct AdmittedTurn {
@@ -34,16 +55,19 @@ pub struct AdmittedTurn {
 }
 
 impl Sessions {
-    /// Admits the turn that is due in the main lane, or says why none is (T4).
+    /// Admits the turn that is due in the main lane, or says why none is (T4). It may make `max_requests` model requests,
+    /// and never more than [`domain::REQUESTS_PER_TURN`] (T12).
     pub async fn admit(
         &self,
         session: SessionId,
         model: &ModelName,
         scope: Scope,
+        max_requests: NonZeroU32,
     ) -> Result<AdmittedTurn, CommandError> {
         let lane = LaneId::main();
         let (owner, model) = (self.owner().clone(), model.clone());
-        let order = Order::Runtime(RuntimeCommand::AdmitTurn { lane: lane.clone(), owner, model, scope });
+        let command = RuntimeCommand::AdmitTurn { lane: lane.clone(), owner, model, scope, max_requests };
+        let order = Order::Runtime(command);
         let committed = self.execute(session, order, Extra::default()).await?;
         let started = committed.events.iter().find_map(|event| match &event.body {
             EventBody::TurnStarted { turn, agent, .. } => Some((*turn, agent.clone())),
@@ -211,7 +235,7 @@ impl AdmittedTurn {
         // The triple names the call: models repeat their own ids (E5).
         let key = CommandKey::parse(&format!("call:{call}")).ok();
         let key = key.map(|key| (key, store::digest(arguments.as_bytes())));
-        self.commit(Order::Agent(command), Extra { key, blob: None }).await.map(drop)
+        self.commit(Order::Agent(command), Extra { key, ..Extra::default() }).await.map(drop)
     }
 
     /// Answers a call that is not admitted.
@@ -224,17 +248,44 @@ impl AdmittedTurn {
         self.record(RuntimeCommand::RefuseCall { call, outcome, result }).await.map(drop)
     }
 
-    /// Records the result of an admitted call. `full_output` is kept beside the log when `result` is only a part of it.
-    pub async fn finish_call(
+    /// Records the result of an admitted call.
+    pub async fn finish_call(&mut self, call: CallRef, result: CallResult) -> Result<(), CommandError> {
+        let CallResult { outcome, text, full_output, ran } = result;
+        let digest = full_output.as_deref().map(store::digest);
+        let bound = self.running().and_then(|running| running.goal);
+        let evidence = bound.zip(ran).map(|(bound, ran)| (bound.goal_id, ran));
+        let command = RuntimeCommand::FinishCall { call, outcome, result: text, full_output: digest, ran };
+        let extra = Extra { blob: full_output, evidence, key: None };
+        self.commit(Order::Runtime(command), extra).await.map(drop)
+    }
+
+    /// Asks a person about a call. The turn ends with it (I4).
+    pub async fn ask(
         &mut self,
         call: CallRef,
-        outcome: CallOutcome,
-        result: String,
-        full_output: Option<Vec<u8>>,
-    ) -> Result<(), CommandError> {
-        let digest = full_output.as_deref().map(store::digest);
-        let command = RuntimeCommand::FinishCall { call, outcome, result, full_output: digest };
-        self.commit(Order::Runtime(command), Extra { key: None, blob: full_output }).await.map(drop)
+        grant: CallGrant,
+        asked: NewRequest,
+    ) -> Result<TurnOutcome, CommandError> {
+        let committed = self.record(RuntimeCommand::Ask { call, grant, asked }).await?;
+        let ended = committed.events.iter().find_map(|event| match &event.body {
+            EventBody::TurnEnded { outcome, .. } => Some(outcome.clone()),
+            _ => None,
+        });
+        Ok(ended.unwrap_or(TurnOutcome::Completed))
+    }
+
+    /// Starts a command that goes on beside turns; the call is answered with its number.
+    pub(crate) async fn start_command(
+        &mut self,
+        call: CallRef,
+        grant: CallGrant,
+        effect: Effect,
+        title: CommandTitle,
+    ) -> Result<CommandId, CommandError> {
+        let owner = self.sessions.owner().clone();
+        let command = AgentCommand::StartCommand { call, grant, effect, title, owner };
+        let committed = self.commit(Order::Agent(command), Extra::default()).await?;
+        Ok(committed.state.core.last_command)
     }
 
     /// Ends the turn and returns its outcome: a turn that was asked to stop ends as stopped, whatever is proposed.

@@ -4,11 +4,15 @@
 
 use std::sync::LazyLock;
 
-use domain::{CallRef, Code, LaneId, Remark, SessionState, UnknownKeys, Violation, decode_revision};
-use policy::{AgentCommand, CallGrant, Rejection};
+use domain::{
+    AnswerOption, Budgets, CallRef, Code, CommandId, Condition, LaneId, OPTIONS, Objective, Question, Remark,
+    SessionState, Text, Timestamp, UnknownKeys, Violation, Wait, WaitedPath, decode_revision,
+};
+use policy::{AgentCommand, CallGrant, NewRequest, Rejection};
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
+use crate::fresh;
 use crate::plan_input;
 use crate::ports::ToolSpec;
 use crate::projection::{GoalView, PlanView};
@@ -21,6 +25,10 @@ pub(crate) enum WorkTool {
     PlanClose,
     GoalGet,
     GoalUpdate,
+    GoalPropose,
+    GoalWait,
+    CommandStop,
+    AskUser,
 }
 
 /// What a call of a work-state tool turns into.
@@ -29,6 +37,18 @@ pub(crate) enum WorkCall {
     Read(String),
     /// A command that changes it.
     Change(AgentCommand),
+    /// A question to a person (I4).
+    Ask(NewRequest),
+}
+
+/// What a call is prepared in.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) state: &'a SessionState,
+    pub(crate) lane: &'a LaneId,
+    pub(crate) now: Timestamp,
+    /// What a proposed Goal may spend.
+    pub(crate) budgets: Budgets,
 }
 
 /// The specs in the order in which they are offered.
@@ -41,6 +61,10 @@ pub(crate) fn specs() -> &'static [(WorkTool, ToolSpec)] {
                 "plan_close" => (WorkTool::PlanClose, schema::<schemas::PlanClose>()),
                 "goal_get" => (WorkTool::GoalGet, schema::<schemas::Nothing>()),
                 "goal_update" => (WorkTool::GoalUpdate, schema::<schemas::GoalUpdate>()),
+                "goal_propose" => (WorkTool::GoalPropose, schema::<schemas::GoalPropose>()),
+                "goal_wait" => (WorkTool::GoalWait, schema::<schemas::GoalWait>()),
+                "command_stop" => (WorkTool::CommandStop, schema::<schemas::CommandStop>()),
+                "ask_user" => (WorkTool::AskUser, schema::<schemas::AskUser>()),
                 _ => return None,
             };
             let (name, description, requires) = (entry.name, entry.description, entry.requires);
@@ -111,15 +135,69 @@ mod schemas {
     #[schemars(rename_all = "snake_case", inline)]
     pub(super) enum GoalStatus {
         Completed,
+        Blocked,
     }
 
     #[derive(JsonSchema)]
     #[schemars(deny_unknown_fields)]
     pub(super) struct GoalUpdate {
         status: GoalStatus,
-        /// What was reached and how it was checked.
+        /// With completed: what was reached and how it was checked. With blocked: what is in the way and what was tried.
         #[schemars(default)]
         summary: Option<String>,
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(deny_unknown_fields)]
+    pub(super) struct GoalPropose {
+        /// What the Goal would be after, with all that a reader needs.
+        objective: String,
+        /// How to tell that it is reached.
+        #[schemars(default)]
+        criteria: Option<String>,
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(rename_all = "snake_case", inline)]
+    pub(super) enum WaitUntil {
+        Time,
+        Command,
+        File,
+        Inbox,
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(deny_unknown_fields)]
+    pub(super) struct GoalWait {
+        until: WaitUntil,
+        /// How long at most. With time: how long.
+        seconds: i64,
+        /// With command: the number of the background command.
+        #[schemars(default)]
+        command: Option<i64>,
+        /// With file: its path from the workspace root.
+        #[schemars(default)]
+        path: Option<String>,
+        /// What you wait for, for the user.
+        #[schemars(default)]
+        note: Option<String>,
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(deny_unknown_fields)]
+    pub(super) struct CommandStop {
+        /// The number of the background command.
+        command: i64,
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(deny_unknown_fields)]
+    pub(super) struct AskUser {
+        /// The question, with what the user needs to decide.
+        question: String,
+        /// Suggested answers, at most 10; the user may answer something else.
+        #[schemars(default)]
+        options: Option<Vec<String>>,
     }
 }
 
@@ -152,21 +230,21 @@ pub(crate) fn prepare(
     call: CallRef,
     grant: CallGrant,
     arguments: &Value,
-    state: &SessionState,
-    lane: &LaneId,
+    context: Context<'_>,
 ) -> Result<WorkCall, Rejection> {
-    let change = |command| Ok(WorkCall::Change(command));
-    match tool {
-        WorkTool::PlanGet => Ok(WorkCall::Read(plan_text(state, lane))),
-        WorkTool::GoalGet => Ok(WorkCall::Read(goal_text(state))),
+    let Context { state, lane, now, budgets } = context;
+    let arguments = Arguments::of(arguments)?;
+    let change = match tool {
+        WorkTool::PlanGet => return Ok(WorkCall::Read(plan_text(state, lane))),
+        WorkTool::GoalGet => return Ok(WorkCall::Read(goal_text(state))),
+        WorkTool::AskUser => return ask(&arguments).map(WorkCall::Ask),
         WorkTool::PlanUpdate => {
-            let read = plan_input::read_update(arguments, UnknownKeys::Ignore);
+            let read = plan_input::read_update(arguments.value, UnknownKeys::Ignore);
             let (update, ignored) = read.map_err(|found| plan_input::refused(found, state, lane))?;
-            change(AgentCommand::UpdatePlan { call, grant, update, ignored })
+            AgentCommand::UpdatePlan { call, grant, update, ignored }
         }
         WorkTool::PlanClose => {
-            let object = object(arguments)?;
-            let expected_revision = match object.get("expected_revision") {
+            let expected_revision = match arguments.get("expected_revision") {
                 Some(value) => {
                     decode_revision("expected_revision", value).map_err(|found| Rejection::of(vec![found]))
                 }
@@ -175,43 +253,133 @@ pub(crate) fn prepare(
                 }
             };
             let expected_revision = expected_revision.map_err(|refusal| refusal.with_plan(state, lane))?;
-            let reason = remark(object, "reason")?;
+            let reason = arguments.text("reason")?;
             let reason = reason
                 .ok_or_else(|| invalid("P17", "`reason` is missing; say why the plan no longer applies"))?;
-            change(AgentCommand::ClosePlan { call, grant, expected_revision, reason })
+            AgentCommand::ClosePlan { call, grant, expected_revision, reason }
         }
-        WorkTool::GoalUpdate => {
-            let object = object(arguments)?;
-            match object.get("status").and_then(Value::as_str) {
-                Some("completed") => {}
-                Some("blocked") => {
-                    let message = "a Goal cannot be blocked by this tool; tell the user what is in the way";
-                    return Err(invalid("G3", message));
-                }
-                _ => {
-                    return Err(invalid(
-                        "G3",
-                        "`status` must be \"completed\", the only status an agent can set",
-                    ));
-                }
-            }
-            change(AgentCommand::CompleteGoal { call, grant, summary: remark(object, "summary")? })
+        WorkTool::GoalUpdate => goal_update(call, grant, &arguments)?,
+        WorkTool::GoalPropose => {
+            let objective: Option<Objective> = arguments.text("objective")?;
+            let objective = objective.ok_or_else(|| invalid("G3", "`objective` is missing"))?;
+            let criteria = arguments.text("criteria")?;
+            let goal_id = fresh::goal();
+            AgentCommand::ProposeGoal { call, grant, goal_id, objective, criteria, budgets }
         }
+        WorkTool::GoalWait => AgentCommand::WaitGoal { call, grant, wait: wait(&arguments, now)? },
+        WorkTool::CommandStop => {
+            let command = arguments.number("command")?;
+            let command = command.ok_or_else(|| invalid("G10", "`command` is missing; send its number"))?;
+            AgentCommand::StopCommand { call, grant, command: CommandId(command) }
+        }
+    };
+    Ok(WorkCall::Change(change))
+}
+
+fn goal_update(
+    call: CallRef,
+    grant: CallGrant,
+    arguments: &Arguments<'_>,
+) -> Result<AgentCommand, Rejection> {
+    let summary: Option<Remark> = arguments.text("summary")?;
+    match arguments.get("status").and_then(Value::as_str) {
+        Some("completed") => Ok(AgentCommand::CompleteGoal { call, grant, summary }),
+        Some("blocked") => {
+            let reason = summary.ok_or_else(|| {
+                invalid("G6", "`summary` is missing; say what is in the way and what you tried")
+            })?;
+            Ok(AgentCommand::StageBlock { call, grant, reason })
+        }
+        _ => Err(invalid(
+            "G3",
+            "`status` must be \"completed\" or \"blocked\", the only ones an agent can declare",
+        )),
     }
 }
 
-fn object(arguments: &Value) -> Result<&Map<String, Value>, Rejection> {
-    arguments.as_object().ok_or_else(|| invalid("P6", "the arguments must be a JSON object"))
+fn wait(arguments: &Arguments<'_>, now: Timestamp) -> Result<Wait, Rejection> {
+    let seconds = arguments.number("seconds")?;
+    let seconds = seconds
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| invalid("G10", "`seconds` must be a whole number from 1: how long to wait at most"))?;
+    let condition = match arguments.get("until").and_then(Value::as_str) {
+        Some("time") => Condition::Time,
+        Some("inbox") => Condition::Inbox,
+        Some("command") => {
+            let command = arguments.number("command")?;
+            let command = command.ok_or_else(|| invalid("G10", "`command` is missing; send its number"))?;
+            Condition::Command { command: CommandId(command) }
+        }
+        Some("file") => {
+            let path: Option<WaitedPath> = arguments.text("path")?;
+            let path = path.ok_or_else(|| invalid("G10", "`path` is missing; send the file's path"))?;
+            Condition::File { path, baseline: None }
+        }
+        _ => {
+            let message = "`until` must be \"time\", \"command\", \"file\" or \"inbox\"";
+            return Err(invalid("G10", message));
+        }
+    };
+    let deadline = now.plus_ms(i64::from(seconds) * 1_000);
+    Ok(Wait { condition, deadline, note: arguments.text("note")?, is_met: false })
 }
 
-fn remark(object: &Map<String, Value>, key: &str) -> Result<Option<Remark>, Rejection> {
-    match object.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => match Remark::parse(text) {
-            Ok(remark) => Ok(Some(remark)),
-            Err(fault) => Err(invalid("P7", &format!("`{key}` {fault}"))),
-        },
-        Some(_) => Err(invalid("P6", &format!("`{key}` must be text"))),
+fn ask(arguments: &Arguments<'_>) -> Result<NewRequest, Rejection> {
+    let question: Option<Question> = arguments.text("question")?;
+    let question = question.ok_or_else(|| invalid("I4", "`question` is missing"))?;
+    let options = match arguments.get("options") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(list)) if list.len() <= OPTIONS => {
+            let option = |value: &Value| match value.as_str().map(AnswerOption::parse) {
+                Some(Ok(option)) => Ok(option),
+                Some(Err(fault)) => Err(invalid("I4", &format!("an option {fault}"))),
+                None => Err(invalid("I4", "each option must be text")),
+            };
+            list.iter().map(option).collect::<Result<_, _>>()?
+        }
+        Some(_) => {
+            return Err(invalid("I4", &format!("`options` must be a list of at most {OPTIONS} texts")));
+        }
+    };
+    Ok(NewRequest::Input { question, options })
+}
+
+/// The arguments of a call, read by hand so that a mistake is answered with a repair.
+struct Arguments<'a> {
+    value: &'a Value,
+    object: &'a Map<String, Value>,
+}
+
+impl<'a> Arguments<'a> {
+    fn of(value: &'a Value) -> Result<Self, Rejection> {
+        let object = value.as_object().ok_or_else(|| invalid("P6", "the arguments must be a JSON object"))?;
+        Ok(Self { value, object })
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.object.get(key)
+    }
+
+    fn text<const MAX: usize>(&self, key: &str) -> Result<Option<Text<MAX>>, Rejection> {
+        match self.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => match Text::parse(text) {
+                Ok(text) => Ok(Some(text)),
+                Err(fault) => Err(invalid("P7", &format!("`{key}` {fault}"))),
+            },
+            Some(_) => Err(invalid("P6", &format!("`{key}` must be text"))),
+        }
+    }
+
+    /// A whole number; `2.0` means 2.
+    fn number(&self, key: &str) -> Result<Option<u32>, Rejection> {
+        match self.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match decode_revision(key, value).map(|number| u32::try_from(number.0)) {
+                Ok(Ok(number)) => Ok(Some(number)),
+                Ok(Err(_)) | Err(_) => Err(invalid("P6", &format!("`{key}` must be a whole number"))),
+            },
+        }
     }
 }
 

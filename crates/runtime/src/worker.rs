@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use domain::{SessionId, Timestamp};
-use policy::{IdleReason, LEASE_MS, Scope};
+use policy::{Awaited, IdleReason, LEASE_MS, Scope};
 use store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
@@ -38,17 +38,22 @@ pub enum Rest {
 }
 
 /// What is waited for before the next step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Waiting {
     /// Another worker runs a turn of the session.
     ForWorker {
         /// When its lease ends, unless it is renewed.
         until: Timestamp,
     },
-    /// A durable retry (T10).
-    ForRetry {
+    /// A moment: of a durable retry (T10), or one the agent chose (G10).
+    Until {
         /// When it is due.
         at: Timestamp,
+    },
+    /// Something that the Goal waits for (G10).
+    For {
+        /// What.
+        what: Awaited,
     },
 }
 
@@ -77,25 +82,40 @@ impl Engine {
     /// retries.
     pub async fn run_session(&self, session: SessionId, scope: Scope) -> Result<Rest, EngineError> {
         let mut watch = self.sessions().watch();
+        let mut look_for_lost = tokio::time::interval(LOOK_FOR_LOST);
+        look_for_lost.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.is_shut_down() {
             let until = match self.step(session, scope).await? {
                 Step::Ran { .. } | Step::Recovered { .. } => continue,
                 Step::Idle { why } => return Ok(Rest::Idle { why }),
                 Step::GoalHeldBack => return Ok(Rest::GoalHeldBack),
-                Step::WaitUntil { .. } if scope == Scope::InputOnly => return Ok(Rest::GoalHeldBack),
+                Step::WaitUntil { .. } | Step::WaitFor { .. } if scope == Scope::InputOnly => {
+                    return Ok(Rest::GoalHeldBack);
+                }
                 Step::WaitUntil { at } => {
-                    self.observer().waiting(session, Waiting::ForRetry { at });
-                    at
+                    self.observer().waiting(session, Waiting::Until { at });
+                    Some(at)
+                }
+                Step::WaitFor { what, until } => {
+                    self.observer().waiting(session, Waiting::For { what });
+                    until
                 }
                 Step::Busy { until } => {
                     self.observer().waiting(session, Waiting::ForWorker { until });
                     tokio::time::sleep(AFTER_RACE).await;
-                    until
+                    Some(until)
+                }
+            };
+            let moment = async {
+                match until {
+                    Some(at) => self.sessions().sleep_until(at).await,
+                    None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = watch.changed() => {}
-                () = self.sessions().sleep_until(until) => {}
+                () = moment => {}
+                _ = look_for_lost.tick() => {}
                 () = self.shut_down_asked() => {}
             }
         }
@@ -117,7 +137,7 @@ impl Engine {
                 return Ok(worker.worked);
             }
             worker.start(0).await?;
-            if once && worker.steps.is_empty() {
+            if once && worker.steps.is_empty() && !self.has_commands() {
                 return Ok(worker.worked);
             }
             let wake_at = worker.wake_at().await?;
@@ -220,7 +240,13 @@ impl<'a> Worker<'a> {
                 self.worked.sessions.insert(session);
                 self.worked.failed.remove(&session);
             }
-            Ok(Step::Busy { .. } | Step::WaitUntil { .. } | Step::GoalHeldBack | Step::Idle { .. }) => {
+            Ok(
+                Step::Busy { .. }
+                | Step::WaitUntil { .. }
+                | Step::WaitFor { .. }
+                | Step::GoalHeldBack
+                | Step::Idle { .. },
+            ) => {
                 self.worked.failed.remove(&session);
             }
             Err(error) => {

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use domain::{CommandKey, Digest, EventBody, GoalId, Seq, SessionId, SessionState, Timestamp};
+use domain::{
+    CommandKey, Digest, EventBody, Evidence, Fingerprint, GoalId, Seq, SessionId, SessionState, Timestamp,
+};
 use policy::{Decision, Facts, KeyVerdict, Rejection, key_verdict};
 
 use crate::engine::Value;
@@ -21,6 +23,7 @@ pub(crate) struct Command {
     pub(crate) session: SessionId,
     pub(crate) key: Option<CommandKeyed>,
     pub(crate) goal: Option<GoalId>,
+    pub(crate) evidence: Option<(GoalId, Fingerprint)>,
     pub(crate) blobs: Vec<(Digest, Vec<u8>)>,
     pub(crate) decide: Arc<Decide>,
 }
@@ -48,6 +51,7 @@ pub(crate) struct Appends {
     pub(crate) events: Vec<Vec<Value>>,
     pub(crate) plans: Vec<Vec<Value>>,
     pub(crate) goals: Vec<Vec<Value>>,
+    pub(crate) evidence: Vec<Vec<Value>>,
     pub(crate) keys: Vec<Vec<Value>>,
     pub(crate) blobs: BTreeMap<Digest, Vec<u8>>,
 }
@@ -59,6 +63,8 @@ pub(crate) struct Batch {
     pub(crate) sessions: BTreeMap<SessionId, Result<Loaded, StoreError>>,
     pub(crate) keys: BTreeMap<(SessionId, CommandKey), KeyRecord>,
     pub(crate) goals: BTreeSet<(SessionId, GoalId)>,
+    /// Calls that were made before for their Goal, of those asked about.
+    pub(crate) evidence: BTreeSet<(SessionId, GoalId, Fingerprint)>,
     /// Sessions whose head row changed.
     pub(crate) touched: BTreeSet<SessionId>,
     pub(crate) appends: Appends,
@@ -104,8 +110,11 @@ impl Batch {
         }
         let facts = Facts {
             now: self.now.max(loaded.head.state.core.last_at),
-            lease: loaded.head.lease.clone(),
+            leases: loaded.head.leases.clone(),
             goal_is_known: command.goal.is_some_and(|goal| self.goals.contains(&(session, goal))),
+            evidence_is_new: command
+                .evidence
+                .is_some_and(|(goal, call)| !self.evidence.contains(&(session, goal, call))),
         };
         let decision = decide(command, &loaded.head.state, &facts)?;
         check_fit(session, &loaded.head.state, &decision)?;
@@ -121,7 +130,7 @@ impl Batch {
     ) -> Result<Committed, StoreError> {
         let session = command.session;
         let based_on = decision.based_on();
-        let lease = decision.lease().cloned();
+        let leases = decision.leases().clone();
         let wake_at = decision.wake_at();
         let (mut events, state) = decision.into_parts();
         let mut rows = Vec::with_capacity(events.len());
@@ -135,9 +144,9 @@ impl Batch {
             self.index(session, event.seq, &event.body);
         }
         // Without an event or another lease the stored `wake_at` is as right as the one derived at this moment.
-        if !events.is_empty() || lease != loaded.head.lease {
+        if !events.is_empty() || leases != loaded.head.leases {
             loaded.head.state = Arc::new(state);
-            loaded.head.lease = lease;
+            loaded.head.leases = leases;
             loaded.head.wake_at = wake_at;
             self.touched.insert(session);
         }
@@ -190,6 +199,15 @@ impl Batch {
                     Value::from(seq.0),
                 ]);
             }
+            EventBody::CallFinished { evidence: Some(Evidence::NewCall { goal_id, call }), .. } => {
+                self.evidence.insert((session, *goal_id, *call));
+                self.appends.evidence.push(vec![
+                    Value::text(&session),
+                    Value::text(goal_id),
+                    Value::string(String::from(*call)),
+                    Value::from(seq.0),
+                ]);
+            }
             _ => {}
         }
     }
@@ -200,7 +218,7 @@ fn committed(loaded: &Loaded, replayed: bool) -> Committed {
         state: Arc::clone(&loaded.head.state),
         events: Vec::new(),
         replayed,
-        lease: loaded.head.lease.clone(),
+        leases: loaded.head.leases.clone(),
         wake_at: loaded.head.wake_at,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{Core, Event, EventBody, LaneId, Plan, Seq, SessionId, SessionState, Timestamp};
-use policy::Lease;
+use policy::Leases;
 
 use crate::engine::{Connection, Row, Value};
 use crate::error::StoreError;
@@ -16,8 +16,8 @@ use crate::sql;
 pub struct Head {
     /// Its state.
     pub state: Arc<SessionState>,
-    /// Who writes for its running turn.
-    pub lease: Option<Lease>,
+    /// Who holds what of it.
+    pub leases: Leases,
     /// When it needs attention next without anybody acting (T3).
     pub wake_at: Option<Timestamp>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     fn before_first(session: SessionId) -> Self {
         let state = Arc::new(SessionState::before_first(session));
-        Self { head: Head { state, lease: None, wake_at: None }, kinds: BTreeSet::new() }
+        Self { head: Head { state, leases: Leases::default(), wake_at: None }, kinds: BTreeSet::new() }
     }
 
     /// Refuses to write to a log that holds what this build does not understand (E7).
@@ -73,7 +73,7 @@ pub(crate) async fn load(
     // In the order of ids, so that engines that lock rows cannot wait for each other in a circle.
     let rows = sql::select_in(
         connection,
-        "SELECT id, head_seq, kinds, core, lease, wake_at FROM sessions WHERE id",
+        "SELECT id, head_seq, kinds, core, leases, wake_at FROM sessions WHERE id",
         &keys,
         "ORDER BY id",
     );
@@ -112,27 +112,36 @@ fn plan_seqs(core: &Core) -> impl Iterator<Item = (&LaneId, Seq)> {
 }
 
 fn read_head(session: SessionId, row: &mut Row) -> Result<Loaded, StoreError> {
-    let corrupt = |what: &str, error: &dyn std::fmt::Display| {
-        StoreError::corrupt(session, format!("the {what} of its head does not decode: {error}"))
-    };
     let head = Seq(row.count("head_seq")?);
-    let kinds: BTreeSet<String> =
-        serde_json::from_str(&row.text("kinds")?).map_err(|error| corrupt("list of kinds", &error))?;
+    let kinds = read_kinds(session, row)?;
     let core: Result<Core, _> = serde_json::from_str(&row.text("core")?);
     let core = core.map_err(|error| match first_unknown(&kinds) {
         // A newer build's state need not look like ours.
         Some(kind) => StoreError::UnknownKind { session, kind: kind.clone(), seq: None },
-        None => corrupt("state", &error),
+        None => undecodable(session, "state", &error),
     })?;
     if core.head != head || head == Seq(0) {
         let detail = format!("its head row says {head} and its state {}", core.head);
         return Err(StoreError::corrupt(session, detail));
     }
-    let lease = row.opt_text("lease")?.map(|text| serde_json::from_str(&text)).transpose();
-    let lease = lease.map_err(|error| corrupt("lease", &error))?;
+    let leases = read_leases(session, row)?;
     let wake_at = row.opt_int("wake_at")?.map(Timestamp);
     let state = Arc::new(SessionState { id: session, core, plans: BTreeMap::new() });
-    Ok(Loaded { head: Head { state, lease, wake_at }, kinds })
+    Ok(Loaded { head: Head { state, leases, wake_at }, kinds })
+}
+
+pub(crate) fn read_kinds(session: SessionId, row: &mut Row) -> Result<BTreeSet<String>, StoreError> {
+    let kinds = serde_json::from_str(&row.text("kinds")?);
+    kinds.map_err(|error| undecodable(session, "list of kinds", &error))
+}
+
+pub(crate) fn read_leases(session: SessionId, row: &mut Row) -> Result<Leases, StoreError> {
+    let leases = row.opt_text("leases")?.map(|text| serde_json::from_str(&text)).transpose();
+    leases.map(Option::unwrap_or_default).map_err(|error| undecodable(session, "leases", &error))
+}
+
+fn undecodable(session: SessionId, what: &str, error: &serde_json::Error) -> StoreError {
+    StoreError::corrupt(session, format!("the {what} of its head does not decode: {error}"))
 }
 
 type Found = BTreeMap<(SessionId, Seq), Result<Event, StoreError>>;

@@ -15,6 +15,7 @@ mod error;
 mod head;
 mod read;
 mod record;
+mod refold;
 mod sql;
 mod sqlite;
 mod store;
@@ -25,9 +26,13 @@ mod writer;
 
 #[cfg(feature = "crash-points")]
 mod crash;
+#[cfg(test)]
+mod recorder;
 
 pub use check::{CheckFinding, CheckProgress};
 pub use clock::{Clock, ManualClock, SystemClock};
+#[cfg(feature = "crash-points")]
+pub use crash::{CommitSide, at_each_commit};
 pub use error::{ExecuteError, StoreError};
 pub use head::Head;
 pub use read::{EVENTS_PER_PAGE, LISTED_SESSIONS, Page, PlanAt, PlanProgress, SessionFilter, SessionSummary};

@@ -5,12 +5,12 @@ mod migrate;
 mod open;
 
 use std::borrow::Cow;
+use std::ops::DerefMut;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, SqlSafeStr as _, Sqlite as Driver,
@@ -71,7 +71,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
 impl Engine for Sqlite {
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
         let connection = self.readers.acquire().await.map_err(fault(&self.path))?;
-        Ok(Box::new(Reader { path: Arc::clone(&self.path), connection }))
+        Ok(Box::new(Plain { path: Arc::clone(&self.path), connection }))
     }
 
     async fn writer(&self) -> Result<Box<dyn Writer>, StoreError> {
@@ -137,13 +137,14 @@ impl Engine for Sqlite {
     }
 }
 
-struct Reader {
+/// A connection, held in one way or another, that only runs statements.
+struct Plain<C> {
     path: Arc<Path>,
-    connection: PoolConnection<Driver>,
+    connection: C,
 }
 
 #[async_trait]
-impl Connection for Reader {
+impl<C: DerefMut<Target = SqliteConnection> + Send> Connection for Plain<C> {
     async fn rows(&mut self, sql: Sql, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         rows(&self.path, &mut self.connection, sql, values).await
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use domain::{
-    CommandKey, Digest, Event, GoalId, LaneId, PlanId, Revision, Seq, SessionId, SessionState, Timestamp,
+    CommandKey, Digest, Event, Fingerprint, GoalId, LaneId, PlanId, Revision, Seq, SessionId, SessionState,
+    Timestamp,
 };
-use policy::{Decision, Facts, Lease, Rejection};
+use policy::{Decision, Facts, Leases, Rejection};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -50,6 +51,9 @@ pub struct Ask {
     pub key: Option<CommandKeyed>,
     /// The Goal that the command names, so that [`Facts::goal_is_known`] can tell whether it exists (P12).
     pub goal: Option<GoalId>,
+    /// The call that the command finishes and its Goal, so that [`Facts::evidence_is_new`] can tell whether it was made
+    /// before (G7).
+    pub evidence: Option<(GoalId, Fingerprint)>,
     /// Texts to keep, found by their [`digest`]. They are stored if the command is accepted.
     pub blobs: Vec<Vec<u8>>,
 }
@@ -72,8 +76,8 @@ pub struct Committed {
     pub events: Vec<Event>,
     /// Whether it was accepted before; this time nothing was written.
     pub replayed: bool,
-    /// The lease after it.
-    pub lease: Option<Lease>,
+    /// The leases after it.
+    pub leases: Leases,
     /// When the session needs attention next without anybody acting (T3).
     pub wake_at: Option<Timestamp>,
 }
@@ -133,7 +137,8 @@ impl Store {
             return Err(StoreError::BlobTooLarge { bytes: blob.len(), limit: BLOB_BYTES }.into());
         }
         let blobs = ask.blobs.into_iter().map(|bytes| (digest(&bytes), bytes)).collect();
-        let command = Command { session, key: ask.key, goal: ask.goal, blobs, decide };
+        let command =
+            Command { session, key: ask.key, goal: ask.goal, evidence: ask.evidence, blobs, decide };
         let (reply, answer) = oneshot::channel();
         let closed = || ExecuteError::Fault(StoreError::Closed);
         self.inner.messages.send(Message::Run(Job { command, reply })).await.map_err(|_| closed())?;

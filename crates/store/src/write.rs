@@ -1,6 +1,6 @@
 //! The writing end of a batch: few statements, each over many rows.
 
-use domain::{Digest, GoalState, LaneId, Plan, Seq, SessionId};
+use domain::{Digest, Fingerprint, GoalState, LaneId, Plan, Seq, SessionId};
 
 use crate::batch::{Batch, Command, KeyRecord};
 use crate::engine::{Connection, Value};
@@ -36,6 +36,17 @@ pub(crate) async fn read_facts(
     for mut row in sql::select_in(connection, select, &named.collect::<Vec<_>>(), "").await? {
         batch.goals.insert((row.parsed("session_id")?, row.parsed("goal_id")?));
     }
+    let asked = commands.iter().filter_map(|command| {
+        let (goal, call) = command.evidence?;
+        Some(vec![Value::text(&command.session), Value::text(&goal), Value::string(String::from(call))])
+    });
+    let select = "SELECT session_id, goal_id, call FROM evidence_rows WHERE (session_id, goal_id, call)";
+    for mut row in sql::select_in(connection, select, &asked.collect::<Vec<_>>(), "").await? {
+        let (session, goal) = (row.parsed("session_id")?, row.parsed("goal_id")?);
+        let call = Fingerprint::try_from(row.text("call")?);
+        let call = call.map_err(|fault| StoreError::corrupt(session, format!("a fingerprint: {fault}")))?;
+        batch.evidence.insert((session, goal, call));
+    }
     Ok(())
 }
 
@@ -47,7 +58,7 @@ pub(crate) async fn write(connection: &mut dyn Connection, batch: &mut Batch) ->
             heads.push(head_values(*session, loaded)?);
         }
     }
-    sql::insert(connection, INTO_SESSIONS, &heads, REPLACE_HEAD).await?;
+    write_heads(connection, &heads).await?;
     let appends = std::mem::take(&mut batch.appends);
     let into_events = "INSERT INTO events (session_id, seq, at, actor, kind, version, payload, command_key)";
     sql::insert(connection, into_events, &appends.events, "").await?;
@@ -55,6 +66,8 @@ pub(crate) async fn write(connection: &mut dyn Connection, batch: &mut Batch) ->
     sql::insert(connection, into_plans, &appends.plans, "").await?;
     let into_goals = "INSERT INTO goal_rows (session_id, goal_id, opened_seq)";
     sql::insert(connection, into_goals, &appends.goals, "").await?;
+    let into_evidence = "INSERT INTO evidence_rows (session_id, goal_id, call, seq)";
+    sql::insert(connection, into_evidence, &appends.evidence, "").await?;
     let into_keys = "INSERT INTO command_keys (session_id, command_key, payload, first_seq, last_seq)";
     sql::insert(connection, into_keys, &appends.keys, "").await?;
     let blobs = appends.blobs.into_iter();
@@ -64,11 +77,19 @@ pub(crate) async fn write(connection: &mut dyn Connection, batch: &mut Batch) ->
         .await
 }
 
-const INTO_SESSIONS: &str = "INSERT INTO sessions (id, head_seq, kinds, core, lease, wake_at, workspace, title, \
+/// Replaces head rows, or makes them.
+pub(crate) async fn write_heads(
+    connection: &mut dyn Connection,
+    heads: &[Vec<Value>],
+) -> Result<(), StoreError> {
+    sql::insert(connection, INTO_SESSIONS, heads, REPLACE_HEAD).await
+}
+
+const INTO_SESSIONS: &str = "INSERT INTO sessions (id, head_seq, kinds, core, leases, wake_at, workspace, title, \
                              agent, mode, goal_status, plan_id, plan_revision, plan_title, plan_completed, \
                              plan_total, plan_active, plan_closed, updated_at)";
 const REPLACE_HEAD: &str = "ON CONFLICT (id) DO UPDATE SET head_seq = excluded.head_seq, kinds = excluded.kinds, \
-                            core = excluded.core, lease = excluded.lease, wake_at = excluded.wake_at, \
+                            core = excluded.core, leases = excluded.leases, wake_at = excluded.wake_at, \
                             workspace = excluded.workspace, title = excluded.title, agent = excluded.agent, \
                             mode = excluded.mode, goal_status = excluded.goal_status, \
                             plan_id = excluded.plan_id, plan_revision = excluded.plan_revision, \
@@ -77,18 +98,19 @@ const REPLACE_HEAD: &str = "ON CONFLICT (id) DO UPDATE SET head_seq = excluded.h
                             plan_closed = excluded.plan_closed, updated_at = excluded.updated_at";
 
 /// The head row: the state, and what lists show of it.
-fn head_values(session: SessionId, loaded: &Loaded) -> Result<Vec<Value>, StoreError> {
+pub(crate) fn head_values(session: SessionId, loaded: &Loaded) -> Result<Vec<Value>, StoreError> {
     let unwritable = |error: serde_json::Error| StoreError::Misfit {
         session,
         detail: format!("its head cannot be written: {error}"),
     };
     let core = &loaded.head.state.core;
+    let held = Some(&loaded.head.leases).filter(|leases| !leases.is_empty());
     let mut values = vec![
         Value::text(&session),
         Value::from(core.head.0),
         Value::string(serde_json::to_string(&loaded.kinds).map_err(unwritable)?),
         Value::string(serde_json::to_string(core).map_err(unwritable)?),
-        Value::Text(loaded.head.lease.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?),
+        Value::Text(held.map(serde_json::to_string).transpose().map_err(unwritable)?),
         Value::Int(loaded.head.wake_at.map(|at| at.0)),
     ];
     values.extend(list_values(loaded));

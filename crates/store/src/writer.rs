@@ -174,6 +174,7 @@ async fn read(
         sessions: head::load(connection, &sessions).await?,
         keys: BTreeMap::new(),
         goals: BTreeSet::new(),
+        evidence: BTreeSet::new(),
         touched: BTreeSet::new(),
         appends: Appends::default(),
     };

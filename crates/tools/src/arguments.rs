@@ -37,6 +37,7 @@ const OTHER_NAMES: &[(&str, &[&str])] = &[
     ("command", &["cmd", "script"]),
     ("workdir", &["cwd", "working_directory", "workingDirectory", "dir"]),
     ("timeout_ms", &["timeout", "timeoutMs"]),
+    ("background", &["run_in_background", "is_background", "runInBackground", "isBackground"]),
     ("pattern", &["query", "regex", "regexp", "glob_pattern", "search_pattern"]),
     ("glob", &["include", "include_pattern", "file_pattern"]),
     ("case_insensitive", &["ignore_case", "caseInsensitive", "-i"]),

@@ -1,40 +1,45 @@
 //! A prepared call whose work blocks: it runs off the async threads and obeys its stop token.
 
 use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use domain::Effect;
-use runtime::{PreparedCall, ToolFault, ToolOutput};
+use runtime::{CallSubject, PreparedCall, ToolFault, ToolOutput};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Ignored;
 
-/// What a call does. It looks at the token often enough to end within a fraction of a second.
-type Work = Box<dyn FnOnce(&CancellationToken) -> ToolOutput + Send>;
+/// What a call does with its path. It looks at the token often enough to end within a fraction of a second.
+type Work = Box<dyn FnOnce(&Path, &CancellationToken) -> ToolOutput + Send>;
 
 /// A decoded call of a file tool.
 pub(crate) struct BlockingCall {
     effect: Effect,
+    /// From the root and free of links: what the permission rules judge is what the work gets.
+    path: PathBuf,
     ignored: Ignored,
     work: Work,
 }
 
 impl BlockingCall {
-    /// A call that only looks.
+    /// A call that only looks, at or below this path.
     pub(crate) fn read(
+        path: PathBuf,
         ignored: Ignored,
-        work: impl FnOnce(&CancellationToken) -> ToolOutput + Send + 'static,
+        work: impl FnOnce(&Path, &CancellationToken) -> ToolOutput + Send + 'static,
     ) -> Box<dyn PreparedCall> {
-        Self::with_effect(Effect::Read, ignored, work)
+        Self::with_effect(Effect::Read, path, ignored, work)
     }
 
-    /// A call with an effect to record at its admission.
+    /// A call with an effect on this path, to be recorded at its admission.
     pub(crate) fn with_effect(
         effect: Effect,
+        path: PathBuf,
         ignored: Ignored,
-        work: impl FnOnce(&CancellationToken) -> ToolOutput + Send + 'static,
+        work: impl FnOnce(&Path, &CancellationToken) -> ToolOutput + Send + 'static,
     ) -> Box<dyn PreparedCall> {
-        Box::new(Self { effect, ignored, work: Box::new(work) })
+        Box::new(Self { effect, path, ignored, work: Box::new(work) })
     }
 }
 
@@ -44,16 +49,20 @@ impl PreparedCall for BlockingCall {
         self.effect.clone()
     }
 
+    fn subject(&self) -> CallSubject {
+        CallSubject { paths: vec![self.path.to_string_lossy().into_owned()], command: None }
+    }
+
     async fn run(self: Box<Self>, stop: CancellationToken) -> ToolOutput {
         // A blocking task outlives a dropped future; the guard stops it then.
         let token = stop.child_token();
         let _stop_when_dropped = token.clone().drop_guard();
-        let work = self.work;
+        let (path, work) = (self.path, self.work);
         let mut output = tokio::task::spawn_blocking(move || {
             if token.is_cancelled() {
                 return stopped();
             }
-            let output = work(&token);
+            let output = work(&path, &token);
             if token.is_cancelled() && !output.succeeded { stopped() } else { output }
         })
         .await
@@ -103,7 +112,7 @@ mod tests {
     async fn dropping_the_call_stops_its_work() {
         let (started, on_start) = mpsc::channel();
         let (ended, on_end) = mpsc::channel();
-        let call = BlockingCall::read(Ignored::default(), move |stop| {
+        let call = BlockingCall::read("a".into(), Ignored::default(), move |_, stop| {
             started.send(()).unwrap();
             while !stop.is_cancelled() {
                 std::thread::sleep(Duration::from_millis(1));
@@ -121,7 +130,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stop_ends_reading_without_end() {
-        let call = BlockingCall::read(Ignored::default(), |stop| {
+        let call = BlockingCall::read("a".into(), Ignored::default(), |_, stop| {
             let error = digest(Stoppable { inner: io::repeat(b'x'), stop }).unwrap_err();
             ToolOutput::failed(error.to_string())
         });
@@ -136,7 +145,7 @@ mod tests {
     async fn a_success_stays_one_when_the_stop_comes_too_late() {
         let stop = CancellationToken::new();
         let late = stop.clone();
-        let call = BlockingCall::read(Ignored::default(), move |_| {
+        let call = BlockingCall::read("a".into(), Ignored::default(), move |_, _| {
             late.cancel();
             ToolOutput::ok("done")
         });
@@ -145,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_failure_of_the_call_alone() {
-        let call = BlockingCall::read(Ignored::default(), |_| panic!("broken"));
+        let call = BlockingCall::read("a".into(), Ignored::default(), |_, _| panic!("broken"));
         let output = call.run(CancellationToken::new()).await;
         assert!(!output.succeeded && output.text.starts_with("the tool failed"), "{}", output.text);
     }

@@ -87,19 +87,27 @@ impl Tool for EditFile {
             ));
         }
         let workspace = Arc::clone(&self.workspace);
-        let (replacement, done) = look(move || plan(&workspace, &arguments)).await?;
-        let workspace = Arc::clone(&self.workspace);
-        Ok(BlockingCall::with_effect(replacement.effect(), ignored, move |stop| {
-            match replacement.write(&workspace, stop) {
-                Ok(()) => ToolOutput::ok(done),
-                Err(error) => ToolOutput::failed(error.to_string()),
+        Ok(match look(move || plan(&workspace, &arguments)).await? {
+            Plan::Replace(replacement, done) => {
+                replacement.into_call(Arc::clone(&self.workspace), ignored, done)
             }
-        }))
+            Plan::Fail(path, problem) => {
+                BlockingCall::read(path.into(), ignored, move |_, _| ToolOutput::failed(problem))
+            }
+        })
     }
 }
 
-/// The replacement to make, and what to say once it is made.
-fn plan(workspace: &Workspace, arguments: &Arguments) -> Result<(Replacement, String), ToolFault> {
+/// What a call comes to.
+enum Plan {
+    /// A replacement to make, and what to say once it is made.
+    Replace(Replacement, String),
+    /// Nothing is changed in the file of this path. Why is only told by a call that is admitted, since it tells what
+    /// the file contains.
+    Fail(String, String),
+}
+
+fn plan(workspace: &Workspace, arguments: &Arguments) -> Result<Plan, ToolFault> {
     let path = workspace.relative(&arguments.path)?;
     let target = Target::find(workspace, &path)?;
     if target.found.is_none() {
@@ -110,8 +118,14 @@ fn plan(workspace: &Workspace, arguments: &Arguments) -> Result<(Replacement, St
     }
     let content = read_text(workspace, &target.path).map_err(ToolFault::Refused)?;
     let replace_all = arguments.replace_all.unwrap_or(false);
-    let (edited, lines) = replace(&content, &arguments.old_string, &arguments.new_string, replace_all)
-        .map_err(|problem| ToolFault::Refused(format!("{}: {problem}", target.path)))?;
+    let replaced = replace(&content, &arguments.old_string, &arguments.new_string, replace_all);
+    let (edited, lines) = match replaced {
+        Ok(replaced) => replaced,
+        Err(problem) => {
+            let problem = format!("{}: {problem}", target.path);
+            return Ok(Plan::Fail(target.path, problem));
+        }
+    };
     if edited.len() as u64 > MAX_CONTENT_BYTES {
         return Err(ToolFault::Refused(format!(
             "{} would grow beyond {MAX_CONTENT_BYTES} bytes",
@@ -129,7 +143,7 @@ fn plan(workspace: &Workspace, arguments: &Arguments) -> Result<(Replacement, St
         done.push_str("\n[the file's lines end in CRLF, those of new_string in LF]");
     }
     let before = digest_of(content.as_bytes());
-    Ok((Replacement::new(target.path, Some(before), edited.into_bytes()), done))
+    Ok(Plan::Replace(Replacement::new(target.path, Some(before), edited.into_bytes()), done))
 }
 
 fn read_text(workspace: &Workspace, path: &str) -> Result<String, String> {
@@ -359,6 +373,17 @@ mod tests {
         edited a: 1 replacement in line 3
         [the file's lines end in CRLF, those of new_string in LF]
         ");
+    }
+
+    #[tokio::test]
+    async fn what_the_file_contains_is_told_only_by_a_call_that_runs() {
+        let fixture = Fixture::new();
+        fixture.write("a", "secret = 1\n");
+        let arguments = json!({ "path": "a", "old_string": "secret  = 1", "new_string": "x" });
+        let call = fixture.prepare("edit_file", arguments).await.unwrap();
+        assert_eq!((call.effect(), call.subject().paths), (Effect::Read, vec!["a".to_owned()]));
+        let output = call.run(CancellationToken::new()).await;
+        assert!(!output.succeeded && output.text.contains("secret = 1"), "{}", output.text);
     }
 
     #[tokio::test]

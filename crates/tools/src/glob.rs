@@ -56,12 +56,12 @@ impl Tool for Glob {
     async fn prepare(&self, arguments: Value) -> Result<Box<dyn PreparedCall>, ToolFault> {
         let (arguments, ignored) = decode::<Arguments>(&self.spec, arguments)?;
         let pattern = NamePattern::new(&self.workspace, "pattern", &arguments.pattern)?;
-        let path = walk::start(&self.workspace, arguments.path.as_deref())?;
+        let path = walk::start(&self.workspace, arguments.path.as_deref()).await?;
         let workspace = Arc::clone(&self.workspace);
-        Ok(BlockingCall::read(ignored, move |stop| {
+        Ok(BlockingCall::read(path, ignored, move |path, stop| {
             let mut text = String::new();
             let mut found = 0;
-            let walked = walk::files(&workspace, &path, stop, |met| {
+            let walked = walk::files(&workspace, path, stop, |met| {
                 // Asked beneath the root, so that a directory swapped for a link shows nothing from outside.
                 if pattern.fits(met.within) && workspace.dir().symlink_metadata(met.path).is_ok() {
                     found += 1;

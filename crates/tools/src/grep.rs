@@ -89,7 +89,7 @@ impl Tool for Grep {
         let (arguments, ignored) = decode::<Arguments>(&self.spec, arguments)?;
         let matcher = compile(&arguments.pattern, arguments.case_insensitive.unwrap_or(false))?;
         let glob = arguments.glob.as_deref().map(|glob| NamePattern::new(&self.workspace, "glob", glob));
-        let path = walk::start(&self.workspace, arguments.path.as_deref())?;
+        let path = walk::start(&self.workspace, arguments.path.as_deref()).await?;
         let max_results = arguments.max_results.unwrap_or(DEFAULT_RESULTS).clamp(1, MAX_RESULTS);
         let context = arguments.context.unwrap_or(0).min(MAX_CONTEXT);
         let mut search = Search {
@@ -99,7 +99,7 @@ impl Tool for Grep {
             searcher: searcher(usize::try_from(context).unwrap_or(0)),
             found: Found { text: String::new(), matches: 0, max_results, more: false },
         };
-        Ok(BlockingCall::read(ignored, move |stop| match search.run(&path, stop) {
+        Ok(BlockingCall::read(path, ignored, move |path, stop| match search.run(path, stop) {
             Ok(text) => ToolOutput::ok(text),
             Err(text) => ToolOutput::failed(text),
         }))

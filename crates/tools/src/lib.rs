@@ -18,6 +18,7 @@ mod read_file;
 mod replacement;
 mod secrets;
 mod shell;
+mod version;
 mod walk;
 mod words;
 mod workspace;
@@ -50,6 +51,8 @@ pub fn all(workspace: Arc<Workspace>, secrets: Secrets) -> Vec<Arc<dyn runtime::
 mod tests {
     use std::fmt::Write as _;
 
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::fixture::Fixture;
 
@@ -68,6 +71,48 @@ mod tests {
         write_file {WriteWorkspace}
         shell {RunCommand}
         ");
+    }
+
+    #[tokio::test]
+    async fn a_call_is_about_what_its_links_lead_to() {
+        let fixture = Fixture::new();
+        fixture.write("real/file", "x");
+        std::os::unix::fs::symlink("real", fixture.path("dir")).unwrap();
+        std::os::unix::fs::symlink("real/file", fixture.path("link")).unwrap();
+        let subject = async |tool: &str, arguments: Value| {
+            let subject = fixture.prepare(tool, arguments).await.unwrap().subject();
+            format!("{tool} {:?} {:?}", subject.paths, subject.command.unwrap_or_default())
+        };
+        let found = [
+            subject("read_file", json!({ "path": "link" })).await,
+            subject("read_file", json!({ "path": fixture.path("dir/file") })).await,
+            subject("read_file", json!({ "path": "dir/absent" })).await,
+            subject("list_dir", json!({ "path": "./dir/" })).await,
+            subject("list_dir", json!({})).await,
+            subject("glob", json!({ "pattern": "*", "path": "dir" })).await,
+            subject("glob", json!({ "pattern": "*" })).await,
+            subject("grep", json!({ "pattern": "x", "path": "link" })).await,
+            subject("edit_file", json!({ "path": "link", "old_string": "x", "new_string": "y" })).await,
+            subject("edit_file", json!({ "path": "link", "old_string": "no", "new_string": "y" })).await,
+            subject("write_file", json!({ "path": "dir/new", "content": "" })).await,
+            subject("shell", json!({ "command": "ls | wc" })).await,
+            subject("shell", json!({ "command": "ls", "workdir": "dir" })).await,
+        ];
+        insta::assert_snapshot!(found.join("\n"), @r#"
+        read_file ["real/file"] ""
+        read_file ["real/file"] ""
+        read_file ["dir/absent"] ""
+        list_dir ["real"] ""
+        list_dir ["."] ""
+        glob ["real"] ""
+        glob ["."] ""
+        grep ["real/file"] ""
+        edit_file ["real/file"] ""
+        edit_file ["real/file"] ""
+        write_file ["real/new"] ""
+        shell [] "ls | wc"
+        shell ["real"] "ls"
+        "#);
     }
 
     #[test]
@@ -128,9 +173,10 @@ mod tests {
         write_file: Create a file, or replace the whole content of an existing one. To change a part of a file use edit_file.
           content: The whole new content.
           path: File to write, from the workspace root. Missing directories are created.
-        shell: Run a command with sh -c and wait for it. Answers with the exit code and the output (stdout and stderr together; of long output the start and the end). There is no input. When the shell exits or the time is up, everything the command started is killed, background processes too. Each call starts fresh: use workdir instead of cd.
+        shell: Run a command with sh -c and wait for it. Answers with the exit code and the output (stdout and stderr together; of long output the start and the end). There is no input. When the shell exits or the time is up, everything the command started is killed, also what it left behind with &. Each call starts fresh: use workdir instead of cd. With background: true, for servers, watchers and whatever takes long, the call answers at once with a command number and the command goes on beside your turns. When it ends, its exit code and output are reported to you, so never poll for that or sleep: do other work, wait with goal_wait, or end your turn. command_stop ends it early. To read output while it runs, such as a server's, redirect it to a file. It is killed when the program that runs your turns ends.
+          background?: Whether it goes on beside your turns; false if left out.
           command: Command for sh -c.
-          timeout_ms?: Time limit in milliseconds; 120000 if left out, 600000 at most.
+          timeout_ms?: Time limit in milliseconds; 120000 if left out, 600000 at most. In the background 3600000 and 86400000.
           workdir?: Directory to run in, from the workspace root; the root if left out.
         ");
     }

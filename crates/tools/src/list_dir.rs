@@ -57,15 +57,16 @@ impl Tool for ListDir {
     async fn prepare(&self, arguments: Value) -> Result<Box<dyn PreparedCall>, ToolFault> {
         let (arguments, ignored) = decode::<Arguments>(&self.spec, arguments)?;
         let path = self.workspace.relative(arguments.path.as_deref().unwrap_or("."))?;
+        let path = self.workspace.followed(path).await?;
         let workspace = Arc::clone(&self.workspace);
-        Ok(BlockingCall::read(ignored, move |stop| {
-            if workspace.metadata(&path).is_ok_and(|found| !found.is_dir()) {
+        Ok(BlockingCall::read(path, ignored, move |path, stop| {
+            if workspace.metadata(path).is_ok_and(|found| !found.is_dir()) {
                 let text = format!("{} is not a directory; read_file shows a file", path.display());
                 return ToolOutput::failed(text);
             }
-            match list(workspace.dir(), &path, stop) {
+            match list(workspace.dir(), path, stop) {
                 Ok(text) => ToolOutput::ok(text),
-                Err(error) => ToolOutput::failed(explain(&path, &error)),
+                Err(error) => ToolOutput::failed(explain(path, &error)),
             }
         }))
     }

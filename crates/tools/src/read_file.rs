@@ -70,7 +70,7 @@ impl Tool for ReadFile {
 
     async fn prepare(&self, arguments: Value) -> Result<Box<dyn PreparedCall>, ToolFault> {
         let (arguments, ignored) = decode::<Arguments>(&self.spec, arguments)?;
-        let path = self.workspace.relative(&arguments.path)?;
+        let path = self.workspace.followed(self.workspace.relative(&arguments.path)?).await?;
         let limit = arguments.limit.unwrap_or(DEFAULT_LINES);
         if limit == 0 {
             return Err(ToolFault::Arguments("`limit`: sent 0, expected 1 or more".into()));
@@ -78,10 +78,10 @@ impl Tool for ReadFile {
         // Agents that count from 0 mean the start of the file by it.
         let offset = arguments.offset.unwrap_or(1).max(1);
         let workspace = Arc::clone(&self.workspace);
-        Ok(BlockingCall::read(ignored, move |stop| {
-            let read = workspace.open_file(&path).and_then(|file| {
+        Ok(BlockingCall::read(path, ignored, move |path, stop| {
+            let read = workspace.open_file(path).and_then(|file| {
                 let file = Stoppable { inner: file, stop };
-                read(file, offset, limit, stop).map_err(|error| explain(&path, &error))
+                read(file, offset, limit, stop).map_err(|error| explain(path, &error))
             });
             match read {
                 Ok(Read::Shown(text)) => ToolOutput::ok(text),

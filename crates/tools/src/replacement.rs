@@ -2,13 +2,15 @@
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions};
 use domain::{Digest, Effect};
-use runtime::ToolFault;
+use runtime::{PreparedCall, ToolFault, ToolOutput};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::Stoppable;
+use crate::arguments::Ignored;
+use crate::call::{BlockingCall, Stoppable};
 use crate::workspace::{Workspace, digest, digest_of, explain, open_regular};
 
 /// Largest content a tool writes. Text that a model dictates is far smaller, and an edit holds the file in memory
@@ -108,9 +110,20 @@ impl Replacement {
         Self { path, before, after: digest_of(&content), content }
     }
 
-    /// What the admission records.
-    pub(crate) fn effect(&self) -> Effect {
-        Effect::FileWrite { path: self.path.clone(), before: self.before, after: self.after }
+    /// The call that writes, and then answers with what was `done`.
+    pub(crate) fn into_call(
+        self,
+        workspace: Arc<Workspace>,
+        ignored: Ignored,
+        done: String,
+    ) -> Box<dyn PreparedCall> {
+        let effect = Effect::FileWrite { path: self.path.clone(), before: self.before, after: self.after };
+        BlockingCall::with_effect(effect, (&self.path).into(), ignored, move |_, stop| {
+            match self.write(&workspace, stop) {
+                Ok(()) => ToolOutput::ok(done),
+                Err(error) => ToolOutput::failed(error.to_string()),
+            }
+        })
     }
 
     /// Writes, if the file still has the content that was planned for.

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
@@ -116,7 +117,7 @@ impl NamePattern {
     }
 }
 
-/// The path of a search, beneath the root.
-pub(crate) fn start(workspace: &Workspace, path: Option<&str>) -> Result<PathBuf, ToolFault> {
-    workspace.relative(path.unwrap_or("."))
+/// The path of a search, beneath the root and free of links.
+pub(crate) async fn start(workspace: &Arc<Workspace>, path: Option<&str>) -> Result<PathBuf, ToolFault> {
+    workspace.followed(workspace.relative(path.unwrap_or("."))?).await
 }

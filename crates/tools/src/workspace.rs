@@ -5,6 +5,7 @@
 
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use cap_std::fs::{Dir, File, Metadata};
@@ -12,7 +13,9 @@ use domain::Digest;
 use runtime::{Evidence, ToolFault};
 use sha2::{Digest as _, Sha256};
 
+use crate::call::look;
 use crate::replacement;
+use crate::version;
 
 /// Bytes read at a time. A stop is noticed between two reads.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
@@ -110,6 +113,21 @@ impl Workspace {
         self.dir.canonicalize(path).map_err(|error| explain(path, &error))
     }
 
+    /// Where a path leads, if it leads to anything beneath the root, else the path itself. What a call that looks is
+    /// judged by and then looks at: a link is no way around a permission rule.
+    pub(crate) async fn followed(self: &Arc<Self>, path: PathBuf) -> Result<PathBuf, ToolFault> {
+        let workspace = Arc::clone(self);
+        look(move || Ok(workspace.resolve(&path).unwrap_or(path))).await
+    }
+
+    /// What evidence is looked for with.
+    fn evidence(&self, path: &str) -> io::Result<(Dir, PathBuf)> {
+        let relative = self
+            .relative(path)
+            .map_err(|fault| io::Error::new(io::ErrorKind::PermissionDenied, fault.to_string()))?;
+        Ok((self.dir.try_clone()?, relative))
+    }
+
     /// Opens a regular file for reading.
     pub(crate) fn open_file(&self, path: &Path) -> Result<File, String> {
         open_regular(&self.dir, path).map_err(|error| explain(path, &error))
@@ -171,10 +189,7 @@ pub(crate) fn digest_of(content: &[u8]) -> Digest {
 #[async_trait]
 impl Evidence for Workspace {
     async fn file_digest(&self, path: &str) -> io::Result<Option<Digest>> {
-        let relative = self
-            .relative(path)
-            .map_err(|fault| io::Error::new(io::ErrorKind::PermissionDenied, fault.to_string()))?;
-        let dir = self.dir.try_clone()?;
+        let (dir, relative) = self.evidence(path)?;
         tokio::task::spawn_blocking(move || {
             replacement::remove_leftovers(&dir, &relative)?;
             match open_regular(&dir, &relative) {
@@ -188,6 +203,11 @@ impl Evidence for Workspace {
             }
         })
         .await?
+    }
+
+    async fn file_version(&self, path: &str) -> io::Result<Option<Digest>> {
+        let (dir, relative) = self.evidence(path)?;
+        tokio::task::spawn_blocking(move || version::of(&dir, &relative)).await?
     }
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::{Capability, CapabilitySet};
-use runtime::{PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec};
+use runtime::{PreparedCall, Tool, ToolFault, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments::{decode, schema_of};
-use crate::call::{BlockingCall, look};
+use crate::call::look;
 use crate::replacement::{MAX_CONTENT_BYTES, Replacement, Target};
 use crate::words::count;
 use crate::workspace::{Workspace, digest, explain};
@@ -56,13 +56,7 @@ impl Tool for WriteFile {
         let (arguments, ignored) = decode::<Arguments>(&self.spec, arguments)?;
         let workspace = Arc::clone(&self.workspace);
         let (replacement, done) = look(move || plan(&workspace, arguments)).await?;
-        let workspace = Arc::clone(&self.workspace);
-        Ok(BlockingCall::with_effect(replacement.effect(), ignored, move |stop| {
-            match replacement.write(&workspace, stop) {
-                Ok(()) => ToolOutput::ok(done),
-                Err(error) => ToolOutput::failed(error.to_string()),
-            }
-        }))
+        Ok(replacement.into_call(Arc::clone(&self.workspace), ignored, done))
     }
 }
 

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use domain::{
     Digest, InputText, LaneId, Seq, SessionId, SessionState, TokenUsage, TurnNumber, TurnOutcome, TurnTrigger,
 };
-use policy::{Command, Facts, Jitter, Owner, RuntimeCommand};
+use policy::{Command, Facts, Jitter, Leases, Owner, RuntimeCommand};
 use runtime::{AdmittedTurn, Evidence, Recovery, Sessions, UserDoor};
 use store::{Ask, Committed, ExecuteError, Store, StoreUrl, SystemClock};
 
@@ -75,7 +75,11 @@ impl Racer {
                     self.sessions.next(self.session).await.unwrap();
                     say("looked");
                 }
-                "go" => match self.sessions.admit(self.session, &model, runtime::Scope::All).await {
+                "go" => match self
+                    .sessions
+                    .admit(self.session, &model, runtime::Scope::All, tests::MOST_REQUESTS)
+                    .await
+                {
                     Ok(admitted) => {
                         let continuation = continuation(admitted.state(), admitted.number());
                         say(&format!("admitted {} {continuation}", admitted.number()));
@@ -96,7 +100,10 @@ impl Racer {
 
     /// Admits a turn and ends without a word, as a worker does that is killed.
     async fn admit_and_die(&self) {
-        self.sessions.admit(self.session, &"racer".parse().unwrap(), runtime::Scope::All).await.unwrap();
+        self.sessions
+            .admit(self.session, &"racer".parse().unwrap(), runtime::Scope::All, tests::MOST_REQUESTS)
+            .await
+            .unwrap();
         std::process::exit(0);
     }
 
@@ -117,7 +124,13 @@ impl Racer {
         say("ready");
         while let Some(text) = told() {
             let text = InputText::parse(&text).unwrap();
-            say(&self.user.submit(self.session, text, None).await.unwrap().0.to_string());
+            say(&self
+                .user
+                .submit(self.session, runtime::Prompt::queued(text), None)
+                .await
+                .unwrap()
+                .0
+                .to_string());
         }
     }
 
@@ -185,14 +198,14 @@ impl Racer {
         let worker = "racer".parse().unwrap();
         let owner = Owner { worker, place: String::new(), pid: std::process::id(), started: 0 };
         let (lane, model) = (LaneId::main(), "racer".parse().unwrap());
-        let admit =
-            RuntimeCommand::AdmitTurn { lane, owner: owner.clone(), model, scope: runtime::Scope::All };
+        let (scope, max_requests) = (runtime::Scope::All, tests::MOST_REQUESTS);
+        let admit = RuntimeCommand::AdmitTurn { lane, owner: owner.clone(), model, scope, max_requests };
         let decide = move |state: &SessionState, facts: &Facts| {
             let mut believed = seen.as_deref().unwrap_or(state).clone();
             // The store takes a decision for the head it stands at and for no other, so even this one has to name it.
             (believed.core.head, believed.core.last_at) = (state.core.head, state.core.last_at);
             believed.core.lanes.values_mut().for_each(|lane| lane.running = None);
-            let facts = Facts { lease: None, ..facts.clone() };
+            let facts = Facts { leases: Leases::default(), ..facts.clone() };
             policy::decide(&believed, Command::Runtime(&owner.worker, &admit), &facts)
         };
         self.store.execute(self.session, Ask::default(), decide).await
@@ -248,5 +261,9 @@ struct NoFiles;
 impl Evidence for NoFiles {
     async fn file_digest(&self, path: &str) -> std::io::Result<Option<Digest>> {
         panic!("nobody wrote {path}")
+    }
+
+    async fn file_version(&self, path: &str) -> std::io::Result<Option<Digest>> {
+        panic!("nobody waits for {path}")
     }
 }

@@ -8,8 +8,10 @@ use std::io::{self, Read as _};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Range;
 use std::path::Path;
+use std::str::FromStr;
 
-use domain::{AgentName, ModelName};
+use domain::{AgentName, ModelName, REQUESTS_PER_TURN};
+use jiff::SignedDuration;
 use models::ModelSettings;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -29,6 +31,8 @@ pub(super) struct UserFile {
     #[serde(default)]
     pub(super) budgets: BudgetLimits,
     #[serde(default)]
+    pub(super) turns: TurnLimits,
+    #[serde(default)]
     pub(super) goal: GoalTable,
     #[serde(default)]
     pub(super) models: BTreeMap<ModelName, ModelSettings>,
@@ -42,6 +46,8 @@ pub(super) struct ProjectFile {
     pub(super) tools: Option<BTreeSet<String>>,
     #[serde(default)]
     pub(super) budgets: BudgetLimits,
+    #[serde(default)]
+    pub(super) turns: TurnLimits,
 }
 
 /// What the decoder's names for budgets mean.
@@ -58,6 +64,55 @@ pub(crate) struct BudgetLimits {
     pub(crate) tokens: Option<NonZeroU64>,
     /// Turns.
     pub(crate) turns: Option<NonZeroU32>,
+    /// The time in which turns run.
+    pub(crate) active_time: Option<ActiveTime>,
+}
+
+/// `[turns]`.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TurnLimits {
+    /// Model requests in one turn (T12).
+    pub(super) max_requests: Option<MaxRequests>,
+}
+
+/// Model requests that a turn may make: at most [`REQUESTS_PER_TURN`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "u32")]
+pub(super) struct MaxRequests(pub(super) NonZeroU32);
+
+impl TryFrom<u32> for MaxRequests {
+    type Error = String;
+
+    fn try_from(number: u32) -> Result<Self, String> {
+        let within = NonZeroU32::new(number).filter(|number| number.get() <= REQUESTS_PER_TURN);
+        within.map(Self).ok_or_else(|| {
+            format!("{number} is not from 1 to {REQUESTS_PER_TURN}, the most that a turn may make")
+        })
+    }
+}
+
+/// A time such as `8h` or `1h 30m`, in milliseconds; at least one, for a budget of none is no budget (G4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct ActiveTime(pub(crate) NonZeroU64);
+
+impl FromStr for ActiveTime {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let time: Option<SignedDuration> = text.trim().parse().ok();
+        let ms = time.and_then(|time| u64::try_from(time.as_millis()).ok()).and_then(NonZeroU64::new);
+        ms.map(Self).ok_or_else(|| format!("`{text}` is not a time such as 8h, 90m or 1h 30m"))
+    }
+}
+
+impl TryFrom<String> for ActiveTime {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
 }
 
 /// `[goal]`.

@@ -124,7 +124,7 @@ fn an_error_names_file_line_and_key_and_shows_no_value_that_may_be_secret() {
     ~/.config/zuno/zuno.toml:2: `goal.on_open`: unknown variant `maybe`, expected `ask` or `continue`
     ~/.config/zuno/zuno.toml:1: missing field `protocol`
     ~/.config/zuno/zuno.toml:2: `models.a.protocol`: unknown variant `openai`, expected one of `openai-chat`, `openai-responses`, `anthropic`, `gemini`, `ollama`, `scripted`
-    ~/.config/zuno/zuno.toml:4: unknown field `api_key`, expected one of `protocol`, `model`, `base_url`, `api_key_env`, `context_tokens`, `scenario`. Keys do not belong into this file: export one and name its variable in api_key_env
+    ~/.config/zuno/zuno.toml:4: unknown field `api_key`, expected one of `protocol`, `model`, `base_url`, `api_key_env`, `context_tokens`, `idle_seconds`, `scenario`. Keys do not belong into this file: export one and name its variable in api_key_env
     ~/.config/zuno/zuno.toml:1: `two words` is not a model name (1–64 ASCII letters, digits, `-_.:/`)
     ~/.config/zuno/zuno.toml: `models.a.api_key_env` is the name of an environment variable, never the key itself
     ~/.config/zuno/zuno.toml:1: `default_model`: string values must be quoted, expected literal string

@@ -1,12 +1,12 @@
 //! One session as it is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    CallOutcome, CallRef, Event, EventBody, Failure, GoalStatus, InputCancelReason, InputId, ModelCall, Seq,
-    TurnNumber, TurnOutcome, TurnTrigger,
+    CallOutcome, CallRef, Event, EventBody, Failure, GoalStatus, InputCancelReason, InputId, InputKind,
+    ModelCall, RequestId, Seq, TurnNumber, TurnOutcome, TurnTrigger,
 };
-use runtime::Waiting;
+use runtime::{Awaited, Waiting};
 
 use crate::exit::CliError;
 use crate::output::{self, Output, dim, write_data};
@@ -17,13 +17,14 @@ const LINE_COLUMNS: usize = render::COLUMNS - 4;
 /// Columns of what one event may take of a terminal: three lines, and the story still fits a screen.
 const EVENT_COLUMNS: usize = 3 * LINE_COLUMNS;
 
-/// Tools whose success shows as a line about the plan or the Goal.
-const TOLD_BY_THEIR_EVENT: [&str; 3] = ["plan_update", "plan_close", "goal_update"];
+/// Tools whose success shows as a line about the plan, the Goal or a command.
+const TOLD_BY_THEIR_EVENT: [&str; 6] =
+    ["plan_update", "plan_close", "goal_update", "goal_propose", "goal_wait", "command_stop"];
 
 /// What became of an input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fate {
-    /// The turn that took it last.
+    /// The turn that took it last, or the answer to what that turn asked.
     pub(crate) turn: Option<TurnNumber>,
     /// How that turn ended.
     pub(crate) outcome: Option<TurnOutcome>,
@@ -44,6 +45,11 @@ pub(super) struct Voice {
     takers: BTreeMap<InputId, TurnNumber>,
     cancelled: BTreeMap<InputId, InputCancelReason>,
     ended: BTreeMap<TurnNumber, TurnOutcome>,
+    /// The request that was settled last, and the rows that hold answers.
+    settled: Option<RequestId>,
+    answers: BTreeMap<RequestId, InputId>,
+    /// Calls whose success shows as a background command.
+    started: BTreeSet<CallRef>,
     /// What takes its time.
     doing: Option<String>,
     /// What was last said about waiting, to say it once.
@@ -62,6 +68,9 @@ impl Voice {
             takers: BTreeMap::new(),
             cancelled: BTreeMap::new(),
             ended: BTreeMap::new(),
+            settled: None,
+            answers: BTreeMap::new(),
+            started: BTreeSet::new(),
             doing: None,
             waiting: None,
             failure: None,
@@ -82,11 +91,14 @@ impl Voice {
 
     pub(super) fn fate(&self, row: InputId) -> Fate {
         let turn = self.takers.get(&row).copied();
-        Fate {
-            turn,
-            outcome: turn.and_then(|turn| self.ended.get(&turn)).cloned(),
-            cancelled: self.cancelled.get(&row).copied(),
+        let outcome = turn.and_then(|turn| self.ended.get(&turn)).cloned();
+        // What the person said goes on with the work; an answer is younger than its question, so this ends.
+        if let Some(TurnOutcome::Waiting { request }) = outcome
+            && let Some(answer) = self.answers.get(&request).filter(|answer| self.takers.contains_key(answer))
+        {
+            return self.fate(*answer);
         }
+        Fate { turn, outcome, cancelled: self.cancelled.get(&row).copied() }
     }
 
     /// Remembers what an event means for inputs and calls, and says nothing.
@@ -96,8 +108,19 @@ impl Voice {
             EventBody::TurnStarted { turn, trigger: TurnTrigger::Input { rows }, .. } => {
                 self.takers.extend(rows.iter().map(|row| (*row, *turn)));
             }
+            // Words to a running turn and reports join it.
+            EventBody::InputConsumed { turn, rows } => {
+                self.takers.extend(rows.iter().map(|row| (*row, *turn)));
+            }
             EventBody::InputReturned { row } => {
                 self.takers.remove(row);
+            }
+            EventBody::RequestSettled { request, .. } => self.settled = Some(*request),
+            EventBody::InputQueued { input: InputKind::Answer, .. } => {
+                self.answers.extend(self.settled.take().map(|request| (request, InputId(event.seq))));
+            }
+            EventBody::CommandStarted { command } => {
+                self.started.insert(command.call);
             }
             EventBody::InputCancelled { row, reason } => {
                 self.cancelled.insert(*row, *reason);
@@ -140,11 +163,13 @@ impl Voice {
                 }
                 Ok(())
             }
-            EventBody::CallFinished { tool, outcome: CallOutcome::Succeeded, .. }
-                if TOLD_BY_THEIR_EVENT.contains(&tool.as_str()) =>
+            EventBody::CallFinished { call, tool, outcome: CallOutcome::Succeeded, .. }
+                if TOLD_BY_THEIR_EVENT.contains(&tool.as_str()) || self.started.contains(call) =>
             {
                 Ok(())
             }
+            // The request was told.
+            EventBody::CallFinished { outcome: CallOutcome::Waiting, .. } => Ok(()),
             EventBody::CallFinished { call, tool, outcome, result, .. } => {
                 let line = self.call_line(*call, tool, *outcome, result);
                 say(&line);
@@ -182,29 +207,32 @@ impl Voice {
 
     /// A wait, said once however often whoever is waited for gives a sign of life.
     pub(super) fn waiting(&mut self, waiting: Waiting) {
-        let is_said = match (self.waiting, waiting) {
+        let (doing, said) = match &waiting {
+            Waiting::ForWorker { .. } | Waiting::For { what: Awaited::Turn { .. } } => (
+                "waiting for another worker".to_owned(),
+                "another worker runs a turn of this session; what is queued comes after it".to_owned(),
+            ),
+            Waiting::Until { at } => {
+                ("waiting".to_owned(), format!("waiting until {}; Ctrl-C interrupts", render::time(*at)))
+            }
+            Waiting::For { what: Awaited::Condition { wait } } => (
+                format!("waiting for {}", wait.condition),
+                format!("waiting {}; Ctrl-C interrupts", render::wait_words(wait)),
+            ),
+            Waiting::For { what: Awaited::Commands { commands } } => {
+                let numbers: Vec<_> = commands.iter().map(ToString::to_string).collect();
+                let what = format!("waiting for background command {}", numbers.join(", "));
+                (what.clone(), format!("{what}; Ctrl-C interrupts"))
+            }
+        };
+        let is_said = match (&self.waiting, &waiting) {
             (Some(Waiting::ForWorker { .. }), Waiting::ForWorker { .. }) => true,
-            (said, waiting) => said == Some(waiting),
+            (before, waiting) => before.as_ref() == Some(waiting),
         };
         self.waiting = Some(waiting);
-        let doing = match waiting {
-            Waiting::ForWorker { .. } => "waiting for another worker",
-            Waiting::ForRetry { .. } => "waiting to try again",
-        };
-        self.doing.get_or_insert_with(|| doing.to_owned());
-        if is_said || self.out.is_json() {
-            return;
-        }
-        match waiting {
-            Waiting::ForWorker { .. } => {
-                output::remark("another worker runs a turn of this session; what is queued comes after it");
-            }
-            Waiting::ForRetry { at } => {
-                output::remark(&format!(
-                    "waiting until {} to try again; Ctrl-C interrupts",
-                    render::time(at)
-                ));
-            }
+        self.doing.get_or_insert(doing);
+        if !is_said && !self.out.is_json() {
+            output::remark(&output::for_stderr(2, &said));
         }
     }
 
@@ -258,9 +286,22 @@ const fn is_told(body: &EventBody) -> bool {
             | EventBody::PlanClosed { .. }
             | EventBody::GoalOpened { .. }
             | EventBody::GoalMoved { .. }
+            | EventBody::GoalEdited { .. }
+            | EventBody::GoalBudgetChanged { .. }
+            | EventBody::GoalAmendmentProposed { .. }
+            | EventBody::GoalAmendmentDeclined { .. }
+            | EventBody::GoalBlockStaged { .. }
+            | EventBody::GoalWaitSet { .. }
+            | EventBody::GoalWaitLifted { .. }
             | EventBody::GoalBudgetAnnounced { .. }
             | EventBody::RetryScheduled { .. }
+            | EventBody::InputQueued { input: InputKind::Steer, .. }
             | EventBody::InputCancelled { .. }
+            | EventBody::RequestOpened { .. }
+            | EventBody::RequestSettled { .. }
+            | EventBody::CommandStarted { .. }
+            | EventBody::CommandStopRequested { .. }
+            | EventBody::CommandEnded { .. }
             | EventBody::TurnStarted { .. }
             | EventBody::TurnStopRequested { .. }
             | EventBody::TurnEnded { .. }

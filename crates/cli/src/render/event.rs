@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use domain::{
-    CallOutcome, Event, EventBody, GoalState, GoalStatus, InputCancelReason, ModelCall, TurnOutcome,
-    TurnTrigger,
+    CallOutcome, Condition, Event, EventBody, InputCancelReason, InputKind, ModelCall, TurnOutcome,
+    TurnTrigger, WaitOver,
 };
 
-use super::goal::pause;
-use super::{count, cut, number, one_line, time};
+use super::goal::{active_time, status_words, wait_words};
+use super::{count, cut, number, one_line, request, time};
 
 /// Columns for what a call is about.
 const ARGUMENTS_COLUMNS: usize = 60;
@@ -37,7 +37,9 @@ pub(crate) fn describe(event: &Event) -> String {
         EventBody::PlanClosed { revision, reason, .. } => {
             format!("plan closed at revision {revision}: {}", one_line(reason.as_str()))
         }
-        EventBody::InputQueued { text, .. } => format!("input queued: {}", first_line(text.as_str())),
+        EventBody::InputQueued { input, text, .. } => {
+            format!("{} queued: {}", input_words(*input), first_line(text.as_str()))
+        }
         EventBody::InputConsumed { turn, rows } => {
             format!("turn {turn} took {} into its history", count(rows.len(), "input"))
         }
@@ -45,8 +47,30 @@ pub(crate) fn describe(event: &Event) -> String {
         EventBody::InputCancelled { row, reason } => format!("input {row} cancelled: {}", cancelled(*reason)),
         EventBody::InboxHeld => "queued input held until you act".to_owned(),
         EventBody::InboxReleased => "queued input released".to_owned(),
+        EventBody::RequestOpened { request } => {
+            format!("request {}: {}", request.id, request::asked(request))
+        }
+        EventBody::RequestSettled { request, end } => format!("request {request} {}", request::settled(end)),
+        EventBody::CommandStarted { command } => {
+            format!("background command {} started: {}", command.id, one_line(command.title.as_str()))
+        }
+        EventBody::CommandStopRequested { command } => {
+            format!("background command {command} asked to stop")
+        }
+        EventBody::CommandEnded { command, outcome, .. } => {
+            format!("background command {command} ended: {}", outcome.name())
+        }
         EventBody::GoalOpened { .. }
         | EventBody::GoalMoved { .. }
+        | EventBody::GoalEdited { .. }
+        | EventBody::GoalBudgetChanged { .. }
+        | EventBody::GoalAmendmentProposed { .. }
+        | EventBody::GoalAmendmentDeclined { .. }
+        | EventBody::GoalBlockStaged { .. }
+        | EventBody::GoalWaitSet { .. }
+        | EventBody::GoalWaitMet { .. }
+        | EventBody::GoalWaitLifted { .. }
+        | EventBody::GoalTimeCharged { .. }
         | EventBody::GoalCharged { .. }
         | EventBody::GoalBudgetAnnounced { .. }
         | EventBody::RetryScheduled { .. }
@@ -79,6 +103,28 @@ fn of_goal(body: &EventBody) -> String {
             }
             line
         }
+        EventBody::GoalEdited { objective, .. } => {
+            format!("Goal changed: {}", first_line(objective.as_str()))
+        }
+        EventBody::GoalBudgetChanged { budgets, .. } => format!(
+            "Goal may spend {} tokens, {} turns, {}",
+            number(budgets.tokens.get()),
+            budgets.turns,
+            active_time(budgets.active_ms.get())
+        ),
+        EventBody::GoalAmendmentProposed { amendment, .. } => {
+            format!("change of the Goal proposed: {}", first_line(amendment.objective.as_str()))
+        }
+        EventBody::GoalAmendmentDeclined { .. } => "proposed change of the Goal declined".to_owned(),
+        EventBody::GoalBlockStaged { turn, reason, .. } => {
+            format!("turn {turn} calls the Goal blocked: {}", first_line(reason.as_str()))
+        }
+        EventBody::GoalWaitSet { wait, .. } => format!("Goal waits {}", wait_words(wait)),
+        EventBody::GoalWaitMet { .. } => "what the Goal waits for is there".to_owned(),
+        EventBody::GoalWaitLifted { .. } => "Goal waits no more".to_owned(),
+        EventBody::GoalTimeCharged { active_ms, .. } => {
+            format!("Goal charged {} of active time", active_time(*active_ms))
+        }
         EventBody::GoalCharged { turn, usage, .. } => {
             let estimated = if usage.estimated { " (estimated)" } else { "" };
             format!("Goal charged {} tokens{estimated} for turn {turn}", number(usage.charged()))
@@ -92,27 +138,16 @@ fn of_goal(body: &EventBody) -> String {
     }
 }
 
-fn status_words(status: &GoalStatus) -> String {
-    match status {
-        GoalStatus::Paused(reason) => format!("paused: {}", pause(*reason)),
-        GoalStatus::Blocked { code, detail } => format!("blocked: {}: {}", code.name(), first_line(detail)),
-        GoalStatus::Proposed
-        | GoalStatus::Active
-        | GoalStatus::BudgetLimited
-        | GoalStatus::Completed
-        | GoalStatus::Cancelled => GoalState::name(status.state()).to_owned(),
-    }
-}
-
 fn of_turn(body: &EventBody) -> String {
     match body {
-        EventBody::TurnStarted { turn, agent, model, trigger, goal, .. } => {
+        EventBody::TurnStarted { turn, agent, model, trigger, goal, wait_over, .. } => {
             let cause = match trigger {
                 TurnTrigger::Input { .. } if goal.is_some() => "input under the Goal".to_owned(),
                 TurnTrigger::Input { .. } => "input".to_owned(),
                 TurnTrigger::Goal { continuation, .. } => format!("Goal continuation {continuation}"),
             };
-            format!("turn {turn} started: {cause} ({agent}, {model})")
+            let waited = wait_over.as_ref().map(waited).unwrap_or_default();
+            format!("turn {turn} started: {cause} ({agent}, {model}){waited}")
         }
         EventBody::TurnStopRequested { turn, reason } => format!("turn {turn} asked to stop: {reason}"),
         EventBody::ModelRequested { turn, request, attempt, .. } => {
@@ -141,10 +176,21 @@ fn of_turn(body: &EventBody) -> String {
     }
 }
 
+/// What a turn has behind it, in words that follow its start.
+fn waited(over: &WaitOver) -> String {
+    let what = one_line(&over.condition.to_string()).into_owned();
+    match (&over.condition, over.is_met) {
+        (Condition::Time, _) => "; the wait is over".to_owned(),
+        (_, true) => format!("; it waited for {what}"),
+        (_, false) => format!("; it waited in vain for {what}"),
+    }
+}
+
 /// How a turn ended, in words that follow its number.
 pub(crate) fn outcome(outcome: &TurnOutcome) -> String {
     match outcome {
         TurnOutcome::Completed => "completed".to_owned(),
+        TurnOutcome::Waiting { request } => format!("waits for the answer to request {request}"),
         TurnOutcome::Interrupted => "was interrupted".to_owned(),
         TurnOutcome::Stopped { reason } => format!("was stopped: {reason}"),
         TurnOutcome::Failed { failure } => {
@@ -153,11 +199,21 @@ pub(crate) fn outcome(outcome: &TurnOutcome) -> String {
     }
 }
 
+const fn input_words(input: InputKind) -> &'static str {
+    match input {
+        InputKind::User => "input",
+        InputKind::Steer => "word to the running turn",
+        InputKind::Report => "report",
+        InputKind::Answer => "answer",
+    }
+}
+
 const fn cancelled(reason: InputCancelReason) -> &'static str {
     match reason {
         InputCancelReason::ReturnedTooOften => "turn after turn was lost before it could run",
         InputCancelReason::Interrupted => "its turn was interrupted",
         InputCancelReason::TurnFailed => "its turn failed before it reached the model",
+        InputCancelReason::GoalEnded => "its Goal ended",
     }
 }
 
@@ -174,7 +230,7 @@ pub(crate) fn call_told(tool: &str, outcome: CallOutcome, result: &str) -> Strin
 }
 
 /// The first line of a text, with a sign where it goes on.
-fn first_line(text: &str) -> String {
+pub(super) fn first_line(text: &str) -> String {
     let mut lines = text.trim().lines();
     let first = lines.next().unwrap_or_default();
     let cut = cut(first, LINE_CHARS);

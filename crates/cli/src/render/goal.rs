@@ -1,38 +1,53 @@
-//! The Goal: where it stands, what it has spent and what it may.
+//! The Goal: where it stands, why it goes on or not, what it has spent and what it may.
 
-use domain::{GoalStatus, PauseReason};
-use runtime::GoalView;
+use domain::{BlockCode, Condition, GoalStatus, PauseReason, Timestamp, Wait};
+use policy::{Awaited, IdleReason, NextAction};
+use runtime::{GoalView, SessionView};
 
-use super::{number, one_line, wrapped};
+use super::next::{Hints, next};
+use super::{count, duration_ms, number, one_line, request, time, wrapped};
 
 /// Columns before the value of a line.
 const LABEL: usize = 11;
 
-/// A Goal in full.
-pub(crate) fn goal(goal: &GoalView) -> String {
+/// The session's Goal in full, with everything that it waits for.
+pub(crate) fn goal(goal: &GoalView, view: &SessionView, hints: Hints, now: Timestamp) -> String {
     let mut out = line("goal", &goal.objective);
-    out.push_str(&line("status", &goal_state(goal)));
-    if let Some(criteria) = &goal.criteria {
-        out.push_str(&line("criteria", criteria));
+    let mut more = |label: &str, text: &str| out.push_str(&line(label, text));
+    more("status", &goal_state(goal, view));
+    // An answer to the command that ended it needs no hint at the next one.
+    if !goal.state().is_terminal() {
+        more("next", &next(view, hints, now));
     }
-    out.push_str(&line("spent", &spent(goal)));
-    if let Some(retry) = goal.retry {
-        let text = format!(
-            "attempt {} after {}, not before {}",
-            retry.attempt,
-            retry.failure,
-            super::time(retry.at)
-        );
-        out.push_str(&line("retry", &text));
+    if let Some(criteria) = &goal.criteria {
+        more("criteria", criteria);
+    }
+    more("spent", &spent(goal));
+    if let Some(amendment) = &goal.amendment {
+        more("proposed", amendment.objective.as_str());
+        if let Some(criteria) = &amendment.criteria {
+            more("", &format!("criteria: {criteria}"));
+        }
+        let (accept, decline) = (hints.command("goal accept"), hints.command("goal decline"));
+        more("", &format!("{accept} takes the change over, {decline} drops it"));
+    }
+    if let Some(wait) = goal.wait.as_ref().filter(|_| !is_about_its_wait(view)) {
+        more("waits", &wait_words(wait));
+    }
+    for request in view.requests.iter().filter(|request| request.goal_id == Some(goal.goal_id)) {
+        more("request", &format!("{}: {}", request.id, request::asked(request)));
+        more("", &request::ways_to_answer(request, hints));
+    }
+    for command in view.commands.iter().filter(|command| command.goal_id == Some(goal.goal_id)) {
+        more("runs", &format!("background command {}", request::command(command, now)));
     }
     if let Some(unfinished) = goal.unfinished_steps.filter(|unfinished| *unfinished > 0) {
-        let text = format!("{} unfinished when it ended", super::count(unfinished as usize, "plan step"));
-        out.push_str(&line("plan", &text));
+        more("plan", &format!("{} unfinished when it ended", count(unfinished as usize, "plan step")));
     }
     if let Some(summary) = &goal.summary {
-        out.push_str(&line("summary", summary));
+        more("summary", summary);
     }
-    out.push_str(&line("id", &format!("{}, revision {}", goal.goal_id, goal.revision)));
+    more("id", &format!("{}, revision {}", goal.goal_id, goal.revision));
     out
 }
 
@@ -40,7 +55,17 @@ fn line(label: &str, text: &str) -> String {
     format!("{label:<LABEL$}{}\n", wrapped(LABEL, text))
 }
 
-fn spent(goal: &GoalView) -> String {
+/// Whether the line about what comes next tells what the Goal waits for.
+const fn is_about_its_wait(view: &SessionView) -> bool {
+    matches!(
+        view.next,
+        NextAction::WaitUntil { cause: policy::Delay::Wait { .. }, .. }
+            | NextAction::WaitFor { what: Awaited::Condition { .. } }
+    )
+}
+
+/// What a Goal has spent of what it may.
+pub(crate) fn spent(goal: &GoalView) -> String {
     let tokens = goal.usage.tokens;
     let estimated = if tokens.estimated { ", partly estimated" } else { "" };
     let cached = if tokens.cached_input > 0 {
@@ -49,47 +74,92 @@ fn spent(goal: &GoalView) -> String {
         String::new()
     };
     format!(
-        "{} of {} tokens{cached}{estimated}, {} of {} turns: {} %",
+        "{} of {} tokens{cached}{estimated}, {} of {} turns, {} of {}: {} %",
         number(tokens.charged()),
         number(goal.budgets.tokens.get()),
         goal.usage.turns,
         goal.budgets.turns,
+        active_time(goal.usage.active_ms),
+        active_time(goal.budgets.active_ms.get()),
         goal.used_percent
     )
 }
 
-/// Where it stands, with the reason and the way on.
-pub(crate) fn goal_state(goal: &GoalView) -> String {
-    match &goal.status {
-        GoalStatus::Proposed => "proposed: it waits for you to accept it".to_owned(),
-        GoalStatus::Active => "active".to_owned(),
-        GoalStatus::Paused(reason) => format!("paused: {}", pause(*reason)),
-        GoalStatus::Blocked { code, detail } => {
-            format!("blocked: {}: {}; `zuno goal resume` tries again", code.name(), one_line(detail))
-        }
-        GoalStatus::BudgetLimited => {
-            "budget_limited: a budget is used up; `zuno goal set --replace` opens a new one".to_owned()
-        }
-        GoalStatus::Completed => "completed".to_owned(),
-        GoalStatus::Cancelled => "cancelled".to_owned(),
+/// A time that turns run.
+pub(crate) fn active_time(ms: u64) -> String {
+    duration_ms(i64::try_from(ms).unwrap_or(i64::MAX))
+}
+
+/// The flag that raises the budget which is used up.
+pub(super) fn spent_flag(goal: &GoalView) -> &'static str {
+    if goal.usage.tokens.charged() >= goal.budgets.tokens.get() {
+        "--tokens N"
+    } else if goal.usage.turns >= goal.budgets.turns.get() {
+        "--turns N"
+    } else {
+        "--time T"
     }
 }
 
-/// Why it is paused, and what lifts the pause.
-pub(super) fn pause(reason: PauseReason) -> String {
-    match reason {
-        PauseReason::PlanMode => "plan_mode; `zuno mode work` goes on".to_owned(),
-        PauseReason::Interrupted => "interrupted; `zuno goal resume` goes on".to_owned(),
-        PauseReason::User => "user; `zuno goal resume` goes on".to_owned(),
-        PauseReason::Authentication => {
-            "authentication: the provider does not accept the key; set another, then `zuno goal resume`"
-                .to_owned()
-        }
-        PauseReason::Quota => {
-            "quota: the account has nothing left; top it up, then `zuno goal resume`".to_owned()
-        }
-        PauseReason::UncertainSideEffect { call } => {
-            format!("uncertain_side_effect: call {call} may have happened; look, then `zuno goal resume`")
-        }
+/// Where it stands, in a few words: with the reason, unless what comes next is just that.
+pub(crate) fn goal_state(goal: &GoalView, view: &SessionView) -> String {
+    let is_told = matches!(
+        view.next,
+        NextAction::Idle { why: IdleReason::GoalPaused { .. } | IdleReason::GoalBlocked { .. } }
+    );
+    if is_told { goal.state().to_string() } else { status_words(&goal.status) }
+}
+
+/// A status with the name of its reason.
+pub(crate) fn status_words(status: &GoalStatus) -> String {
+    match status {
+        GoalStatus::Paused(reason) => format!("paused: {}", pause(*reason)),
+        GoalStatus::Blocked { code, detail } => blocked(*code, detail),
+        GoalStatus::Proposed
+        | GoalStatus::Active
+        | GoalStatus::BudgetLimited
+        | GoalStatus::Completed
+        | GoalStatus::Cancelled => status.state().to_string(),
     }
+}
+
+fn blocked(code: BlockCode, detail: &str) -> String {
+    let detail = super::event::first_line(detail);
+    if detail.is_empty() {
+        return format!("blocked: {}", code.name());
+    }
+    format!("blocked: {}: {detail}", code.name())
+}
+
+/// The name of a pause with what it is about.
+fn pause(reason: PauseReason) -> String {
+    let name = reason.name();
+    match reason {
+        PauseReason::HumanInput { request } | PauseReason::Permission { request } => {
+            format!("{name}, request {request}")
+        }
+        PauseReason::UncertainSideEffect { call } => format!("{name}, call {call}"),
+        PauseReason::PlanMode
+        | PauseReason::NoProgress
+        | PauseReason::RepeatedFailure
+        | PauseReason::Interrupted
+        | PauseReason::User
+        | PauseReason::Authentication
+        | PauseReason::Quota => name.to_owned(),
+    }
+}
+
+/// What is waited for and until when.
+pub(crate) fn wait_words(wait: &Wait) -> String {
+    let deadline = time(wait.deadline);
+    let mut words = match &wait.condition {
+        Condition::Time => format!("until {deadline}"),
+        Condition::Command { .. } | Condition::File { .. } | Condition::Inbox => {
+            format!("for {}, until {deadline} at most", one_line(&wait.condition.to_string()))
+        }
+    };
+    if let Some(note) = &wait.note {
+        words.push_str(&format!(" ({})", one_line(note.as_str())));
+    }
+    words
 }

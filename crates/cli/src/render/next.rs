@@ -1,50 +1,103 @@
-//! What a session does next, or why it does nothing: "not continuing because …".
+//! What a session does next, or why it does nothing, and the command lines that change that: "not continuing because …".
+//!
+//! The reasons are the runtime's own words, the same for every client. Here each remedy becomes what a person types.
 
-use domain::Timestamp;
-use policy::{IdleReason, NextAction};
+use domain::{SessionId, Timestamp};
+use policy::{Delay, NextAction};
+use runtime::{Remedy, SessionView};
 
-use super::goal::pause;
-use super::{duration_ms, one_line};
+use super::{cut, duration_ms, time};
+use crate::session_name::short_form;
 
-/// What happens next without anybody acting.
-pub(crate) fn next(next: &NextAction, now: Timestamp) -> String {
-    match next {
-        NextAction::RunInput { row } => format!("a turn for the queued input {row}"),
-        NextAction::RunGoal { continuation, .. } => {
-            format!("continuation {continuation} of the Goal; `zuno goal run` runs it")
+/// Characters of a reason: the error page of a provider says enough in three lines.
+const REASON_CHARS: usize = 240;
+
+/// How hints name the session. Those about the one that a verb takes by itself leave it out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hints {
+    session: Option<SessionId>,
+}
+
+impl Hints {
+    /// For the session that verbs take by themselves.
+    pub(crate) const LATEST: Self = Self { session: None };
+
+    /// For this session, whichever is the latest.
+    pub(crate) const fn of(session: SessionId) -> Self {
+        Self { session: Some(session) }
+    }
+
+    /// A command line about the session.
+    pub(crate) fn command(self, line: &str) -> String {
+        match self.session {
+            None => format!("`zuno {line}`"),
+            Some(session) => format!("`zuno {line} --session {}`", short_form(session)),
         }
-        NextAction::WaitUntil { at, retry } => format!(
-            "attempt {} after {}, in {}",
-            retry.attempt,
-            retry.failure,
-            duration_ms(at.0.saturating_sub(now.0))
-        ),
-        NextAction::WaitFor { turn } => format!("turn {turn} runs"),
-        NextAction::Idle { why } => format!("not continuing because {}", idle(why)),
     }
 }
 
-/// Why a session does nothing by itself.
-pub(crate) fn idle(why: &IdleReason) -> String {
-    match why {
-        IdleReason::NothingToDo => "there is no input and no Goal".to_owned(),
-        IdleReason::TurnLost { turn } => {
-            format!("turn {turn} was lost with its worker; `zuno run --session …` goes on")
+/// What happens next in a session, and what a person can do about it.
+pub(crate) fn next(view: &SessionView, hints: Hints, now: Timestamp) -> String {
+    let outlook = &view.outlook;
+    let mut text = String::new();
+    if !outlook.goes_on {
+        text.push_str("not continuing because ");
+    }
+    text.push_str(&cut(&outlook.because, REASON_CHARS));
+    if let Some(at) = outlook.at {
+        let left = duration_ms(at.0.saturating_sub(now.0));
+        let moment = time(at);
+        text.push_str(&match &view.next {
+            NextAction::WaitUntil { cause: Delay::Retry { .. }, .. } => format!(" at {moment} (in {left})"),
+            NextAction::WaitUntil { .. } => format!(" until {moment} (in {left})"),
+            _ => format!(", until {moment} at most (in {left})"),
+        });
+    }
+    let runs = match view.next {
+        NextAction::RunInput { .. } | NextAction::RunGoal { .. } => {
+            Some(format!("a worker runs it: {}", hints.command("goal run")))
         }
-        IdleReason::TurnFailed { turn, failure } => {
-            // Whoever tells what comes next told, or shows beside it, how the turn ended.
-            format!("turn {turn} failed ({}); `zuno run --session …` goes on", failure.kind)
+        NextAction::WaitUntil { .. } | NextAction::WaitFor { .. } | NextAction::Idle { .. } => None,
+    };
+    let remedies = outlook.remedies.iter().enumerate();
+    let remedies = remedies.map(|(at, remedy)| hint(*remedy, at > 0, view, hints));
+    let ways: Vec<_> = runs.into_iter().chain(remedies).collect();
+    if !ways.is_empty() {
+        text.push_str("; ");
+        text.push_str(&ways.join(", "));
+    }
+    text
+}
+
+/// What to type for a remedy, and what it does. `otherwise`: another one was named before.
+fn hint(remedy: Remedy, otherwise: bool, view: &SessionView, hints: Hints) -> String {
+    match remedy {
+        Remedy::ResumeGoal => {
+            let does = match (otherwise, view.outlook.goes_on) {
+                (_, true) => "does not wait",
+                (true, false) => "goes on without",
+                (false, false) => "goes on",
+            };
+            format!("{} {does}", hints.command("goal resume"))
         }
-        IdleReason::InboxHeld => {
-            "queued input waits for you since the interruption; `zuno run --session …` goes on".to_owned()
+        Remedy::Answer { request } => {
+            let asked = view.requests.iter().find(|open| open.id == request);
+            let line = asked.map_or_else(|| format!("requests answer {request} …"), super::answer_line);
+            format!("{} answers", hints.command(&line))
         }
-        IdleReason::GoalProposed => "the Goal waits for you to accept it".to_owned(),
-        IdleReason::GoalPaused { pause: reason } => format!("the Goal is paused: {}", pause(*reason)),
-        IdleReason::GoalBlocked { code, detail } => {
-            format!("the Goal is blocked: {}: {}", code.name(), one_line(detail))
+        Remedy::AcceptGoal => {
+            format!("{} accepts it, {} does not", hints.command("goal accept"), hints.command("goal decline"))
         }
-        IdleReason::GoalBudgetLimited => "a budget of the Goal is used up".to_owned(),
-        IdleReason::GoalCompleted => "the Goal is completed".to_owned(),
-        IdleReason::GoalCancelled => "the Goal was cancelled".to_owned(),
+        Remedy::RaiseBudget => {
+            let flag = view.goal.as_ref().map_or("--tokens N", super::goal::spent_flag);
+            format!("{} raises it", hints.command(&format!("goal budget {flag}")))
+        }
+        Remedy::StartWork => format!("{} goes on", hints.command("mode work")),
+        Remedy::SetGoal => format!("{} sets another", hints.command("goal set OBJECTIVE")),
+        // A prompt without a session opens a new one.
+        Remedy::SendMessage => {
+            let does = if view.outlook.goes_on { "sends a message meanwhile" } else { "goes on" };
+            format!("{} {does}", Hints::of(view.session).command("run PROMPT"))
+        }
     }
 }

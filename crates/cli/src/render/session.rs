@@ -3,17 +3,25 @@
 use std::fmt::Write as _;
 
 use domain::{Mode, Timestamp, TurnEnd, TurnTrigger};
+use policy::{IdleReason, NextAction};
 use runtime::{ModeView, SessionView, TurnView};
 use store::SessionSummary;
 
-use super::{count, duration_ms, fitted, goal_state, next, one_line, progress, steps, time, wrapped};
+use super::goal::spent;
+use super::next::{Hints, next};
+use super::{count, duration_ms, fitted, goal_state, one_line, progress, request, steps, time, wrapped};
 use crate::session_name::short_forms;
 
 /// Columns before the value of a line.
 const LABEL: usize = 11;
 
 /// A session at a glance. A turn whose lease has ended runs in no worker that is well.
-pub(crate) fn session(view: &SessionView, lease_end: Option<Timestamp>, now: Timestamp) -> String {
+pub(crate) fn session(
+    view: &SessionView,
+    lease_end: Option<Timestamp>,
+    hints: Hints,
+    now: Timestamp,
+) -> String {
     let silent_ms = lease_end.map(|end| now.0.saturating_sub(end.0)).filter(|silent_ms| *silent_ms > 0);
     let mut out = String::new();
     let mut line = |label: &str, text: &str| {
@@ -29,15 +37,22 @@ pub(crate) fn session(view: &SessionView, lease_end: Option<Timestamp>, now: Tim
         None => line("goal", "none"),
         Some(goal) => {
             line("goal", &goal.objective);
-            line("", &goal_state(goal));
+            line("", &goal_state(goal, view));
+            line("", &spent(goal));
         }
     }
     line("turn", &turn(view, silent_ms));
+    for request in &view.requests {
+        line("request", &format!("{}: {}", request.id, request::asked(request)));
+    }
+    for command in &view.commands {
+        line("runs", &format!("background command {}", request::command(command, now)));
+    }
     if view.queued_inputs > 0 {
         line("queue", &count(view.queued_inputs, "input"));
     }
     let lost = view.running.as_ref().filter(|_| silent_ms.is_some());
-    line("next", &lost.map_or_else(|| next(&view.next, now), recovery));
+    line("next", &lost.map_or_else(|| next(view, hints, now), |lost| recovery(lost, hints)));
     match &view.plan {
         None => line("plan", "none"),
         Some(plan) => {
@@ -57,10 +72,18 @@ fn turn(view: &SessionView, silent_ms: Option<i64>) -> String {
     match &view.last_turn {
         None => "none so far".to_owned(),
         Some(TurnEnd::Lost { turn }) => format!("the last one, {turn}, was lost with its worker"),
+        // What comes next says why.
+        Some(TurnEnd::Ended { turn, .. }) if is_about_failure(view) => {
+            format!("the last one, {turn}, failed")
+        }
         Some(TurnEnd::Ended { turn, outcome }) => {
             format!("the last one, {turn}, {}", super::event::outcome(outcome))
         }
     }
+}
+
+const fn is_about_failure(view: &SessionView) -> bool {
+    matches!(view.next, NextAction::Idle { why: IdleReason::TurnFailed { .. } })
 }
 
 fn running_turn(turn: &TurnView, silent_ms: Option<i64>) -> String {
@@ -78,8 +101,8 @@ fn running_turn(turn: &TurnView, silent_ms: Option<i64>) -> String {
     format!("{} {verb} for {cause} (agent {}, model {}){stop}{gone}", turn.turn, turn.agent, turn.model)
 }
 
-fn recovery(lost: &TurnView) -> String {
-    format!("the next worker recovers turn {}; `zuno goal run` is one", lost.turn)
+fn recovery(lost: &TurnView, hints: Hints) -> String {
+    format!("the next worker recovers turn {}; {} is one", lost.turn, hints.command("goal run"))
 }
 
 /// The mode with its agent: `work (agent build)`.

@@ -112,10 +112,12 @@ fn check_configuration(context: &Context, report: &mut Report) {
     };
     report.findings.extend(limits.agent.as_ref().and_then(config::unselectable));
     report.configuration.push(format!(
-        "budgets of a Goal: {} tokens, {} turns",
+        "budgets of a Goal: {} tokens, {} turns, {} of running turns",
         render::number(limits.budgets.tokens.get()),
-        limits.budgets.turns
+        limits.budgets.turns,
+        render::active_time(limits.budgets.active_ms.get())
     ));
+    report.configuration.push(format!("a turn makes at most {} model requests", limits.max_requests));
     report.findings.extend(unknown_tools(context, &limits.tools));
     report.configuration.push(match &limits.tools {
         ToolAllowList::All => "tools: all that the agent and the mode grant".to_owned(),
@@ -130,8 +132,8 @@ fn check_configuration(context: &Context, report: &mut Report) {
 fn unknown_tools(context: &Context, allowed: &ToolAllowList) -> Option<String> {
     let ToolAllowList::Only(names) = allowed else { return None };
     let workspace = Workspace::open(Path::new(context.workspace())).ok()?;
-    let toolbox =
-        Toolbox::new(tools::all(Arc::new(workspace), tools::Secrets::default()), ToolAllowList::All);
+    let tools = tools::all(Arc::new(workspace), tools::Secrets::default());
+    let toolbox = Toolbox::new(context.workspace(), tools, ToolAllowList::All, Arc::default());
     let known: BTreeSet<_> = toolbox.names().collect();
     let unknown: Vec<_> = names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
     let list = |names: &[&str]| names.join(", ");

@@ -1,28 +1,40 @@
-//! `zuno goal`: show, set, pause, resume, cancel, complete, run.
+//! `zuno goal`: show, set, accept, edit, pay for, hold, end and run.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use domain::SessionId;
-use runtime::{GoalView, NewGoal, SessionView};
+use domain::{BackgroundCommand, HumanRequest, Objective, Revision, SessionId};
+use policy::NextAction;
+use runtime::{BudgetEdit, CriteriaEdit, GoalView, NewGoal, Outlook, SessionView};
+use serde::Serialize;
 
 use crate::args::OfSession;
-use crate::context::{Context, limits_in};
+use crate::config::ActiveTime;
+use crate::context::{Context, Opened, limits_in};
 use crate::exit::{CliError, Exit};
+use crate::verbs::plan::parse_revision;
 use crate::verbs::work::{self, WorkArgs};
 use crate::{input, render};
 
 /// What to do with the Goal.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GoalVerb {
-    /// Show the latest Goal: where it stands, what it spent
+    /// Show the latest Goal: where it stands, why it goes on or not, what it cost
     Show(OfSession),
     /// Set a Goal; it is active at once
     Set(SetArgs),
+    /// Accept what an agent proposes: a Goal, or a change of it
+    Accept(AcceptArgs),
+    /// Decline what an agent proposes
+    Decline(OfSession),
+    /// Change what the Goal is after
+    Edit(EditArgs),
+    /// Change what the Goal may spend; one that ran out of it goes on
+    Budget(BudgetArgs),
     /// Hold the Goal; its turn stops
     Pause(OfSession),
-    /// Let the Goal go on, whatever held it
+    /// Let the Goal go on, whatever held it; an active one waits no more
     Resume(OfSession),
     /// Give the Goal up, for good
     Cancel(OfSession),
@@ -50,6 +62,9 @@ pub(crate) struct SetArgs {
     /// Turns it may take [default: from zuno.toml, else 200]
     #[arg(long, value_name = "N", value_parser = budget::<NonZeroU32>)]
     turns: Option<NonZeroU32>,
+    /// Time its turns may run, such as 8h or 1h30m; waits and pauses cost none [default: from zuno.toml, else 8h]
+    #[arg(long, value_name = "TIME")]
+    time: Option<ActiveTime>,
     /// Cancel the open Goal and take its place
     #[arg(long)]
     replace: bool,
@@ -57,6 +72,53 @@ pub(crate) struct SetArgs {
 
 fn budget<N: FromStr>(text: &str) -> Result<N, &'static str> {
     text.parse().map_err(|_| "a budget is a whole number from 1")
+}
+
+/// Arguments of `goal accept`.
+#[derive(Debug, Args)]
+pub(crate) struct AcceptArgs {
+    #[command(flatten)]
+    of: OfSession,
+    /// Refuse if the Goal is at another revision than the one that was read
+    #[arg(long, value_name = "N", value_parser = parse_revision)]
+    expected_revision: Option<Revision>,
+}
+
+/// Arguments of `goal edit`.
+#[derive(Debug, Args)]
+#[group(id = "change", required = true, multiple = true, args = ["objective", "criteria", "no_criteria"])]
+pub(crate) struct EditArgs {
+    #[command(flatten)]
+    of: OfSession,
+    /// What to reach from here on
+    #[arg(long, value_name = "TEXT")]
+    objective: Option<String>,
+    /// How to tell that it is reached
+    #[arg(long, value_name = "TEXT", conflicts_with = "no_criteria")]
+    criteria: Option<String>,
+    /// Drop the criteria
+    #[arg(long)]
+    no_criteria: bool,
+    /// Refuse if the Goal is at another revision than the one that was read
+    #[arg(long, value_name = "N", value_parser = parse_revision)]
+    expected_revision: Option<Revision>,
+}
+
+/// Arguments of `goal budget`.
+#[derive(Debug, Args)]
+#[group(id = "budget", required = true, multiple = true, args = ["tokens", "turns", "time"])]
+pub(crate) struct BudgetArgs {
+    #[command(flatten)]
+    of: OfSession,
+    /// Tokens it may spend in all, uncached input and output
+    #[arg(long, value_name = "N", value_parser = budget::<NonZeroU64>)]
+    tokens: Option<NonZeroU64>,
+    /// Turns it may take in all
+    #[arg(long, value_name = "N", value_parser = budget::<NonZeroU32>)]
+    turns: Option<NonZeroU32>,
+    /// Time its turns may run in all, such as 8h or 1h30m
+    #[arg(long, value_name = "TIME")]
+    time: Option<ActiveTime>,
 }
 
 /// Arguments of `goal complete`.
@@ -67,6 +129,21 @@ pub(crate) struct CompleteArgs {
     /// What was reached
     #[arg(long, value_name = "TEXT")]
     summary: Option<String>,
+    /// Also while work of it is open: stops its commands and waits for no answer
+    #[arg(long)]
+    force: bool,
+}
+
+/// A Goal with what it waits for, as `--json` shows it.
+#[derive(Serialize)]
+struct Shown<'v> {
+    session: SessionId,
+    #[serde(flatten)]
+    goal: &'v GoalView,
+    requests: Vec<&'v HumanRequest>,
+    commands: Vec<&'v BackgroundCommand>,
+    next: &'v NextAction,
+    outlook: &'v Outlook,
 }
 
 impl GoalVerb {
@@ -74,11 +151,27 @@ impl GoalVerb {
         match self {
             Self::Show(_) => false,
             Self::Set(_)
+            | Self::Accept(_)
+            | Self::Decline(_)
+            | Self::Edit(_)
+            | Self::Budget(_)
             | Self::Pause(_)
             | Self::Resume(_)
             | Self::Cancel(_)
             | Self::Complete(_)
             | Self::Run(_) => true,
+        }
+    }
+
+    const fn of(&self) -> OfSession {
+        match self {
+            Self::Show(of) | Self::Decline(of) | Self::Pause(of) | Self::Resume(of) | Self::Cancel(of) => *of,
+            Self::Set(args) => args.of,
+            Self::Accept(args) => args.of,
+            Self::Edit(args) => args.of,
+            Self::Budget(args) => args.of,
+            Self::Complete(args) => args.of,
+            Self::Run(args) => args.of(),
         }
     }
 }
@@ -91,55 +184,75 @@ pub(crate) async fn run(context: &Context, verb: GoalVerb) -> Result<Exit, CliEr
     let opened = context.open().await?;
     let of = verb.of();
     let session = context.session(&opened, of).await?;
-    let view = match verb {
+    let view = act(&opened, session, verb).await?;
+    let goal = view.goal.as_ref().ok_or_else(|| no_goal(session))?;
+    let shown = Shown {
+        session,
+        goal,
+        requests: view.requests.iter().filter(|open| open.goal_id == Some(goal.goal_id)).collect(),
+        commands: view.commands.iter().filter(|command| command.goal_id == Some(goal.goal_id)).collect(),
+        next: &view.next,
+        outlook: &view.outlook,
+    };
+    let now = opened.sessions.now();
+    context.out.answer(&shown, || render::goal(goal, &view, of.hints(session), now))?;
+    Ok(Exit::Done)
+}
+
+async fn act(opened: &Opened, session: SessionId, verb: GoalVerb) -> Result<SessionView, CliError> {
+    let door = &opened.door;
+    Ok(match verb {
         GoalVerb::Show(_) | GoalVerb::Run(_) => opened.sessions.view(session).await?,
         GoalVerb::Set(args) => {
             let workspace = opened.sessions.view(session).await?.workspace;
             let new = args.new_goal(&workspace)?;
-            opened.door.set_goal(session, new).await?;
+            door.set_goal(session, new).await?;
             opened.sessions.view(session).await?
         }
-        GoalVerb::Pause(_) => opened.door.pause_goal(session).await?,
-        GoalVerb::Resume(_) => opened.door.resume_goal(session).await?,
-        GoalVerb::Cancel(_) => opened.door.cancel_goal(session).await?,
+        GoalVerb::Accept(args) => door.accept_goal(session, args.expected_revision).await?,
+        GoalVerb::Decline(_) => door.decline_goal(session).await?,
+        GoalVerb::Edit(args) => {
+            let objective = args.objective.as_deref().map(objective).transpose()?;
+            let criteria = match args.criteria.as_deref() {
+                Some(text) => CriteriaEdit::Set(criteria(text)?),
+                None if args.no_criteria => CriteriaEdit::Remove,
+                None => CriteriaEdit::Keep,
+            };
+            door.edit_goal(session, objective, criteria, args.expected_revision).await?
+        }
+        GoalVerb::Budget(BudgetArgs { tokens, turns, time, .. }) => {
+            let budgets = BudgetEdit { tokens, turns, active_ms: time.map(|time| time.0) };
+            door.set_budgets(session, budgets).await?
+        }
+        GoalVerb::Pause(_) => door.pause_goal(session).await?,
+        GoalVerb::Resume(_) => door.resume_goal(session).await?,
+        GoalVerb::Cancel(_) => door.cancel_goal(session).await?,
         GoalVerb::Complete(args) => {
             let summary = args.summary.map(|text| input::text("G2", "summary", &text)).transpose()?;
-            opened.door.complete_goal(session, summary).await?
+            door.complete_goal(session, summary, args.force).await?
         }
-    };
-    let goal = goal_of(view)?;
-    context.out.answer(&goal, || render::goal(&goal))?;
-    Ok(Exit::Done)
+    })
 }
 
-impl GoalVerb {
-    const fn of(&self) -> OfSession {
-        match self {
-            Self::Show(of) | Self::Pause(of) | Self::Resume(of) | Self::Cancel(of) => *of,
-            Self::Set(args) => args.of,
-            Self::Complete(args) => args.of,
-            Self::Run(args) => args.of(),
-        }
-    }
+fn objective(text: &str) -> Result<Objective, CliError> {
+    Ok(input::text("G2", "objective", text)?)
+}
+
+fn criteria(text: &str) -> Result<Objective, CliError> {
+    Ok(input::text("G2", "criteria", text)?)
 }
 
 impl SetArgs {
     fn new_goal(self, workspace: &str) -> Result<NewGoal, CliError> {
-        let mut budgets = limits_in(workspace)?.budgets;
-        budgets.tokens = self.tokens.unwrap_or(budgets.tokens);
-        budgets.turns = self.turns.unwrap_or(budgets.turns);
+        let changed =
+            BudgetEdit { tokens: self.tokens, turns: self.turns, active_ms: self.time.map(|time| time.0) };
         Ok(NewGoal {
-            objective: input::text("G2", "objective", &self.objective)?,
-            criteria: self.criteria.map(|text| input::text("G2", "criteria", &text)).transpose()?,
-            budgets,
+            objective: objective(&self.objective)?,
+            criteria: self.criteria.as_deref().map(criteria).transpose()?,
+            budgets: changed.apply_to(limits_in(workspace)?.budgets),
             replace: self.replace,
         })
     }
-}
-
-fn goal_of(view: SessionView) -> Result<GoalView, CliError> {
-    let session = view.session;
-    view.goal.ok_or_else(|| no_goal(session))
 }
 
 /// A session without a Goal.

@@ -1,11 +1,15 @@
 //! `zuno interrupt`: what Ctrl-C does, from another terminal (G11).
 
+use std::fmt::Write as _;
+
 use clap::Args;
+use domain::GoalState;
+use runtime::SessionView;
 
 use crate::args::OfSession;
 use crate::context::Context;
 use crate::exit::{CliError, Exit};
-use crate::render;
+use crate::render::{self, Hints};
 
 /// Arguments of `interrupt`.
 #[derive(Debug, Args)]
@@ -19,18 +23,28 @@ pub(crate) async fn run(context: &Context, args: InterruptArgs) -> Result<Exit, 
     let opened = context.open().await?;
     let session = context.session(&opened, args.of).await?;
     let view = opened.door.interrupt(session).await?;
-    context.out.answer(&view, || {
-        let turn = match &view.running {
-            Some(turn) => format!("turn {} was asked to stop\n", turn.turn),
-            None => "no turn runs\n".to_owned(),
-        };
-        let goal = view.goal.as_ref().filter(|goal| !goal.state().is_terminal());
-        let goal = goal.map(|goal| format!("Goal: {}\n", render::goal_state(goal)));
-        let queue = match view.queued_inputs {
-            0 => String::new(),
-            queued => format!("{} held until you act\n", render::count(queued, "queued input")),
-        };
-        format!("{turn}{}{queue}", goal.unwrap_or_default())
-    })?;
+    context.out.answer(&view, || text(&view, args.of.hints(session)))?;
     Ok(Exit::Done)
+}
+
+fn text(view: &SessionView, hints: Hints) -> String {
+    let mut text = match &view.running {
+        Some(turn) => format!("turn {} was asked to stop\n", turn.turn),
+        None => "no turn runs\n".to_owned(),
+    };
+    if let Some(goal) = view.goal.as_ref().filter(|goal| !goal.state().is_terminal()) {
+        let way = match goal.state() {
+            GoalState::Paused => format!("; {} goes on", hints.command("goal resume")),
+            _ => String::new(),
+        };
+        let _ = writeln!(text, "Goal {}{way}", render::status_words(&goal.status));
+    }
+    if view.queued_inputs > 0 {
+        let _ = writeln!(text, "{} held until you act", render::count(view.queued_inputs, "queued input"));
+    }
+    for command in view.commands.iter().filter(|command| !command.is_stopping) {
+        let stop = hints.command(&format!("commands stop {}", command.id));
+        let _ = writeln!(text, "background command {} goes on; {stop} stops it", command.id);
+    }
+    text
 }

@@ -80,7 +80,8 @@ fn answer(context: &Context, view: SessionView) -> Result<(), CliError> {
             None => "no plan".to_owned(),
             Some(plan) => format!("plan: {}, {}", render::cut(&plan.title, 40), render::progress(plan)),
         };
-        let goal = changed.goal.as_ref().map(|goal| format!("Goal: {}\n", render::goal_state(goal)));
+        let goal = changed.goal.as_ref();
+        let goal = goal.map(|goal| format!("Goal: {}\n", render::status_words(&goal.status)));
         format!("{}\n{plan}\n{}", render::mode(&changed.mode), goal.unwrap_or_default())
     })
 }

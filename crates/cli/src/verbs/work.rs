@@ -1,11 +1,12 @@
 //! `zuno goal run`: the worker without a person (T11).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
 use domain::{GoalState, ModelName, SessionId};
-use runtime::{Charge, Engine, EngineError, SessionView, Worked};
+use runtime::{Asking, Charge, Engine, EngineError, SessionView, Worked};
 use serde::Serialize;
 use store::SessionFilter;
 
@@ -13,11 +14,12 @@ use crate::args::OfSession;
 use crate::config::{Config, process_environment};
 use crate::context::{Context, Opened, named};
 use crate::exit::{CliError, Exit};
-use crate::narrator::{Narrator, heard};
+use crate::narrator::{Manner, Narrator, heard};
+use crate::render::Hints;
 use crate::session_name::SessionName;
 use crate::signals::{Signals, Wish};
 use crate::verbs::run::{exit_of_goal, is_open};
-use crate::workshop::LocalWorkshop;
+use crate::workshop::{LocalWorkshop, settings};
 use crate::{output, render};
 
 /// What `zuno goal run --help` says first.
@@ -25,10 +27,11 @@ pub(crate) const HELP: &str = "\
 Works on active Goals without a person: runs the turns that are due and recovers turns whose worker died. Takes the \
 sessions of the workspace, or one, or all.
 
-Waits for more work until Ctrl-C or SIGTERM; waiting costs no model call. Ctrl-C interrupts what runs here, as in \
-`zuno run`: the turn stops and its Goal is paused. SIGTERM stops the turn in order and leaves the Goal active for the \
-next worker; as in `zuno run` the exit code then says how the work stands: 0 or 7. With --json each line is an event of the log; the last line is \
-{\"worked\",\"failed\",\"exit\"}.";
+Waits for more work until Ctrl-C or SIGTERM; waiting costs no model call. What an agent asks waits for `zuno requests`. \
+Ctrl-C interrupts what runs here, as in `zuno run`: the turn stops and its Goal is paused. SIGTERM stops the turn in \
+order and leaves the Goal active for the next worker; as in `zuno run` the exit code then says how the work stands: 0 or \
+7. Background commands end with the worker that started them. With --json each line is an event of the log; the last \
+line is {\"worked\",\"failed\",\"exit\"}.";
 
 /// Arguments of `goal run`.
 #[derive(Debug, Args)]
@@ -39,7 +42,7 @@ pub(crate) struct WorkArgs {
     /// The sessions of every workspace
     #[arg(long)]
     all: bool,
-    /// End once nothing is due any more
+    /// End once nothing is due and no background command runs here
     #[arg(long)]
     once: bool,
     /// The model: NAME of a [models.NAME] table in zuno.toml
@@ -79,9 +82,14 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
         Some(name) => Some(named(&opened, name).await?),
         None => None,
     };
-    if let Some(session) = session {
-        opened.sessions.view(session).await?;
-    }
+    let limits = match session {
+        Some(session) => {
+            let view = opened.sessions.view(session).await?;
+            config.limits_in(Path::new(&view.workspace))?
+        }
+        None if args.all => config.limits().clone(),
+        None => config.limits_in(Path::new(context.workspace()))?,
+    };
     let charge = args.charge(context, session);
     if !context.out.is_json() {
         let of = match &charge {
@@ -92,9 +100,11 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
         let until = if args.once { "until nothing is due" } else { "until Ctrl-C" };
         output::remark(&format!("working on {of} {until}"));
     }
-    let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), session.is_none());
+    let manner = Manner { names_sessions: session.is_none(), explains_rest: !args.once };
+    let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), manner);
     let workshop = Arc::new(LocalWorkshop::new(config));
-    let engine = Engine::new(opened.sessions.clone(), model, workshop, observer);
+    let settings = settings(&limits, Asking::Wait);
+    let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, settings);
     let mut wish = None;
     let worked = {
         let mut working = std::pin::pin!(engine.work(&charge, args.once));
@@ -115,6 +125,10 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
             }
         }
     };
+    tokio::select! {
+        () = engine.close() => {}
+        _ = signals.next() => return Ok(Exit::Interrupted),
+    }
     heard(narrator.catch_up().await)?;
     let exit = match wish {
         Some(Wish::Interrupt) => Exit::Interrupted,
@@ -172,7 +186,7 @@ async fn finish(
             exit = exit_of(&view);
         }
         if !context.out.is_json() {
-            let next = render::next(&view.next, opened.sessions.now());
+            let next = render::next(&view, Hints::of(session), opened.sessions.now());
             output::remark(&output::for_stderr(2, &format!("session {session}: {next}")));
         }
     }

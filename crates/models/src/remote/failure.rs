@@ -1,6 +1,7 @@
 //! What went wrong, found from status codes and the provider's structured error codes. Prose is only shown.
 
 use std::error::Error as StdError;
+use std::io::{self, ErrorKind};
 use std::string::FromUtf8Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,11 +9,14 @@ use domain::FailureKind;
 use genai::webc::StreamTimeout;
 use serde_json::Value;
 
-use super::http_date;
 use super::witness::Witness;
+use super::{Patience, http_date};
 
 /// The longest part of a provider's message that is shown: some answer with a whole HTML page.
 const MESSAGE_CHARS: usize = 500;
+
+/// The longest wait a provider can ask for. What is longer is a mistake, and this keeps every moment a date.
+const WAIT: Duration = Duration::from_hours(30 * 24);
 
 /// A failure before the model's name is put to it.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,79 +32,138 @@ impl Finding {
     }
 }
 
-/// The body ended, without an error, before the answer did.
-pub(super) fn of_early_end(witness: &Witness) -> Finding {
-    let detail = if witness.saw_data() {
-        "the answer stopped before its end"
-    } else {
-        "the server accepted the request and sent nothing; if that repeats, `base_url` or `protocol` is wrong"
-    };
-    Finding::new(FailureKind::StreamIncomplete, detail.to_owned())
+/// What there is to judge a failed exchange by, besides the client library's error.
+#[derive(Clone, Copy)]
+pub(super) struct Scene<'a> {
+    pub(super) witness: &'a Witness,
+    pub(super) patience: &'a Patience,
+    /// The host, and the port if one is given.
+    pub(super) server: &'a str,
 }
 
-pub(super) fn of_error(error: &genai::Error, witness: &Witness) -> Finding {
-    use genai::Error;
-    match error {
-        Error::HttpError { status, body, headers, .. } => {
-            let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-            of_status(status.as_u16(), body, header)
+impl Scene<'_> {
+    /// What the frames alone already condemn.
+    pub(super) fn of_frames(&self) -> Option<Finding> {
+        if let Some(flaw) = self.witness.flaw() {
+            return Some(Finding::new(FailureKind::ProviderProtocol, flaw));
         }
-        Error::WebStream { error, .. } => of_broken_stream(error.as_ref(), witness),
-        Error::ChatResponse { body, .. } => of_error_in_stream(body),
-        // A body that simply stops leaves its last frame half written.
-        Error::StreamParse { serde_error, .. } if serde_error.is_eof() || witness.saw_half_an_end() => {
-            of_early_end(witness)
-        }
-        Error::StreamParse { serde_error, .. } => Finding::new(
-            FailureKind::ProviderProtocol,
-            format!("the answer has a chunk that is no JSON: {serde_error}"),
-        ),
-        Error::SerdeJson(_)
-        | Error::JsonValueExt(_)
-        | Error::InvalidJsonResponseElement { .. }
-        | Error::NoChatResponse { .. } => Finding::new(
-            FailureKind::ProviderProtocol,
-            format!("the answer is not what the protocol says: {error}"),
-        ),
-        // What is left is said by the client library before anything is sent.
-        other => Finding::new(FailureKind::Unsupported, format!("the request could not be made: {other}")),
+        self.witness.error().as_ref().map(of_error_in_stream)
     }
-}
 
-/// The boxed error says what happened to the connection, or carries the provider's refusal of the request.
-fn of_broken_stream(error: &(dyn StdError + Send + Sync + 'static), witness: &Witness) -> Finding {
-    if let Some(error) = error.downcast_ref::<genai::Error>() {
-        return of_error(error, witness);
-    }
-    if let Some(timeout) = error.downcast_ref::<StreamTimeout>() {
-        return Finding::new(FailureKind::Transport, timeout.to_string());
-    }
-    if let Some(error) = error.downcast_ref::<FromUtf8Error>() {
-        return match error.utf8_error().error_len() {
-            None => of_early_end(witness),
-            Some(_) => Finding::new(FailureKind::ProviderProtocol, "the answer is not UTF-8".to_owned()),
+    /// The body ended, without an error, before the answer did.
+    pub(super) fn of_early_end(&self) -> Finding {
+        let detail = if self.witness.saw_data() {
+            "the answer stopped before its end"
+        } else {
+            "the server accepted the request and sent no answer; if that repeats, `base_url` or `protocol` is wrong"
         };
+        Finding::new(FailureKind::StreamIncomplete, detail.to_owned())
     }
-    let cause = causes(error);
-    if witness.saw_data() {
-        Finding::new(
-            FailureKind::StreamIncomplete,
-            format!("the connection broke before the answer's end: {cause}"),
+
+    /// The server went on and on without an end to anything.
+    pub(super) fn of_endless_part(&self) -> Finding {
+        self.of_broken_connection(
+            "the server sends without an end; if that repeats, `base_url` or `protocol` is wrong",
         )
-    } else {
-        Finding::new(FailureKind::Transport, format!("no answer: {cause}"))
+    }
+
+    /// The answer took longer than any answer takes.
+    pub(super) fn of_long_answer(&self) -> Finding {
+        self.of_broken_connection(&format!("no complete answer within {:?}", self.patience.answer))
+    }
+
+    pub(super) fn of_error(&self, error: &genai::Error) -> Finding {
+        use genai::Error;
+        match error {
+            Error::HttpError { status, body, headers, .. } => {
+                let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+                of_status(status.as_u16(), body, header)
+            }
+            Error::WebStream { error, .. } => self.of_broken_stream(error.as_ref()),
+            Error::ChatResponse { body, .. } => of_error_in_stream(body),
+            // A body that simply stops leaves its last frame half written.
+            Error::StreamParse { serde_error, .. }
+                if serde_error.is_eof() || self.witness.saw_half_an_end() =>
+            {
+                self.of_early_end()
+            }
+            Error::StreamParse { serde_error, .. } => Finding::new(
+                FailureKind::ProviderProtocol,
+                format!("the answer has a chunk that is no JSON: {serde_error}"),
+            ),
+            Error::SerdeJson(_)
+            | Error::JsonValueExt(_)
+            | Error::InvalidJsonResponseElement { .. }
+            | Error::NoChatResponse { .. } => Finding::new(
+                FailureKind::ProviderProtocol,
+                format!("the answer is not what the protocol says: {error}"),
+            ),
+            // What is left is said by the client library before anything is sent.
+            other => {
+                Finding::new(FailureKind::Unsupported, format!("the request could not be made: {other}"))
+            }
+        }
+    }
+
+    /// The boxed error says what happened to the connection, or carries the provider's refusal of the request.
+    fn of_broken_stream(&self, error: &(dyn StdError + Send + Sync + 'static)) -> Finding {
+        if let Some(error) = error.downcast_ref::<genai::Error>() {
+            return self.of_error(error);
+        }
+        if let Some(timeout) = error.downcast_ref::<StreamTimeout>() {
+            let limit = match timeout {
+                StreamTimeout::Headers => self.patience.first_byte,
+                StreamTimeout::Read => self.patience.idle,
+            };
+            return self.of_broken_connection(&format!(
+                "the server was silent for {limit:?}; if it needs longer, raise `idle_seconds`"
+            ));
+        }
+        if let Some(error) = error.downcast_ref::<FromUtf8Error>() {
+            return match error.utf8_error().error_len() {
+                None => self.of_early_end(),
+                Some(_) => Finding::new(FailureKind::ProviderProtocol, "the answer is not UTF-8".to_owned()),
+            };
+        }
+        self.of_broken_connection(&causes(error))
+    }
+
+    /// An answer that had begun may have cost something, and one that had not did not (G4).
+    fn of_broken_connection(&self, cause: &str) -> Finding {
+        let server = self.server;
+        if self.witness.saw_data() {
+            Finding::new(
+                FailureKind::StreamIncomplete,
+                format!("the answer from {server} broke off before its end: {cause}"),
+            )
+        } else {
+            Finding::new(FailureKind::Transport, format!("no answer from {server}: {cause}"))
+        }
     }
 }
 
 /// What lies beneath an HTTP client's error. Its own line shows the address, and with it any key in the query.
 fn causes(error: &dyn StdError) -> String {
     let mut beneath = Vec::new();
+    let mut tls = false;
     let mut next = error.source();
     while let Some(cause) = next {
         beneath.push(cause.to_string());
+        tls |= cause.downcast_ref().is_some_and(is_about_tls);
         next = cause.source();
     }
-    if beneath.is_empty() { "the request failed".to_owned() } else { beneath.join(": ") }
+    let said = if beneath.is_empty() { "the request failed".to_owned() } else { beneath.join(": ") };
+    if tls {
+        said + "; does the server speak https, with a certificate that this machine trusts?"
+    } else {
+        said
+    }
+}
+
+/// A connection carries only one kind of data that can be invalid below HTTP. The error is wrapped in others of its type.
+fn is_about_tls(error: &io::Error) -> bool {
+    let beneath = || error.get_ref()?.downcast_ref().map(is_about_tls);
+    error.kind() == ErrorKind::InvalidData || beneath().unwrap_or(false)
 }
 
 fn of_status<'h>(status: u16, body: &str, header: impl Fn(&str) -> Option<&'h str>) -> Finding {
@@ -116,8 +179,18 @@ fn of_status<'h>(status: u16, body: &str, header: impl Fn(&str) -> Option<&'h st
     let code = report.as_ref().and_then(|report| report.codes.first());
     let code = code.map_or_else(String::new, |code| format!(" ({code})"));
     let separator = if message.trim().is_empty() { "" } else { ": " };
-    let detail = format!("HTTP {status}{code}{separator}{}", shortened(message));
+    let detail = format!("HTTP {status}{code}{separator}{}{}", shortened(message), advice(kind));
     Finding { kind, detail, retry_after_ms: retry_after_ms(header) }
+}
+
+/// What a person can do about it, where the provider's own words often do not say.
+const fn advice(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Authentication => "; check the key",
+        FailureKind::QuotaExhausted => "; top up the account",
+        FailureKind::ModelUnavailable => "; check `model` and `base_url`",
+        _ => "",
+    }
 }
 
 const fn kind_of_status(status: u16) -> FailureKind {
@@ -147,8 +220,9 @@ fn of_error_in_stream(body: &Value) -> Finding {
     };
     let kind = report.kind().or_else(by_status).unwrap_or(FailureKind::ServerError);
     let code = report.codes.first().map_or_else(String::new, |code| format!(" ({code})"));
+    let separator = if report.message.trim().is_empty() { "" } else { ": " };
     let message = shortened(&report.message);
-    Finding::new(kind, format!("the answer was replaced by an error{code}: {message}"))
+    Finding::new(kind, format!("the answer was replaced by an error{code}{separator}{message}"))
 }
 
 /// A provider's description of an error: `{"error": {…}}`, the inner object alone, or a list of one of them.
@@ -182,7 +256,9 @@ impl Report {
     fn kind(&self) -> Option<FailureKind> {
         self.codes.iter().find_map(|code| {
             Some(match code.as_str() {
+                // The second is Moonshot's.
                 "insufficient_quota"
+                | "exceeded_current_quota_error"
                 | "billing_hard_limit_reached"
                 | "billing_not_active"
                 | "billing_error" => FailureKind::QuotaExhausted,
@@ -193,7 +269,7 @@ impl Report {
                 "invalid_api_key" | "authentication_error" | "permission_error" => {
                     FailureKind::Authentication
                 }
-                "content_filter" | "content_policy_violation" => FailureKind::Refused,
+                "content_filter" | "content_policy_violation" | "invalid_prompt" => FailureKind::Refused,
                 "rate_limit_exceeded" | "rate_limit_error" => FailureKind::RateLimited,
                 "server_error" | "api_error" | "overloaded_error" => FailureKind::ServerError,
                 _ => return None,
@@ -213,18 +289,22 @@ fn shortened(message: &str) -> String {
 
 /// `Retry-After` as seconds or as a date, or OpenAI's finer `retry-after-ms`.
 fn retry_after_ms<'h>(header: impl Fn(&str) -> Option<&'h str>) -> Option<u64> {
+    let wait = asked_wait(header)?.min(WAIT);
+    u64::try_from(wait.as_millis()).ok()
+}
+
+fn asked_wait<'h>(header: impl Fn(&str) -> Option<&'h str>) -> Option<Duration> {
     if let Some(milliseconds) = header("retry-after-ms").and_then(|text| text.trim().parse().ok()) {
-        return Some(milliseconds);
+        return Some(Duration::from_millis(milliseconds));
     }
     let text = header("retry-after")?.trim();
     if let Ok(seconds) = text.parse::<f64>() {
-        let wait = Duration::try_from_secs_f64(seconds).ok()?;
-        return u64::try_from(wait.as_millis()).ok();
+        return Duration::try_from_secs_f64(seconds).ok();
     }
     let until = http_date::unix_seconds(text)?;
     // Measured on the provider's own clock where it shows it: ours may be off by more than the wait.
     let now = header("date").and_then(http_date::unix_seconds).or_else(our_clock)?;
-    Some(u64::try_from(until - now).unwrap_or(0).saturating_mul(1_000))
+    Some(Duration::from_secs(u64::try_from(until - now).unwrap_or(0)))
 }
 
 fn our_clock() -> Option<i64> {
@@ -252,6 +332,8 @@ mod tests {
         check(&[("retry-after", "7"), ("retry-after-ms", "6500")], Some(6_500));
         check(&[date, ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")], Some(30_000));
         check(&[date, ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")], Some(0));
+        check(&[("retry-after", "99999999999")], Some(2_592_000_000));
+        check(&[("retry-after", "1e300")], None);
         check(&[("retry-after", "-1")], None);
         check(&[("retry-after", "soon")], None);
         check(&[("retry-after", "NaN")], None);

@@ -6,11 +6,20 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 /// One step of an answer.
 pub(super) enum Step {
-    Send(String),
+    Send(Vec<u8>),
     Wait(Duration),
+    /// Waits until the client was shown a piece of text.
+    UntilShown,
+    /// Sends nothing until the client hangs up.
+    Hold,
+    /// Sends this again and again until the client hangs up.
+    Flood(&'static str),
+    /// Breaks the connection off instead of closing it.
+    Reset,
 }
 
 /// A request as it arrived.
@@ -28,6 +37,8 @@ impl Received {
 
 pub(super) struct Server {
     pub(super) url: String,
+    /// To be told of each piece of text that the client shows.
+    pub(super) shown: Arc<Notify>,
     received: Arc<Mutex<Vec<Received>>>,
 }
 
@@ -37,7 +48,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1/", listener.local_addr().unwrap());
         let received = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&received);
+        let shown = Arc::new(Notify::new());
+        let (kept, told) = (Arc::clone(&received), Arc::clone(&shown));
         tokio::spawn(async move {
             let mut answers = answers.into_iter();
             loop {
@@ -45,14 +57,14 @@ impl Server {
                 let Some(request) = receive(&mut stream).await else { continue };
                 kept.lock().unwrap().push(request);
                 for step in answers.next().into_iter().flatten() {
-                    match step {
-                        Step::Send(text) => stream.write_all(text.as_bytes()).await.unwrap(),
-                        Step::Wait(time) => tokio::time::sleep(time).await,
+                    // A client that hung up is what some tests are about.
+                    if step.play(&mut stream, &told).await.is_err() {
+                        break;
                     }
                 }
             }
         });
-        Self { url, received }
+        Self { url, shown, received }
     }
 
     pub(super) fn received(&self) -> Vec<Received> {
@@ -60,10 +72,37 @@ impl Server {
     }
 }
 
+impl Step {
+    async fn play(self, stream: &mut TcpStream, shown: &Notify) -> std::io::Result<()> {
+        match self {
+            Self::Send(bytes) => stream.write_all(&bytes).await,
+            Self::Wait(time) => {
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
+            Self::UntilShown => {
+                shown.notified().await;
+                Ok(())
+            }
+            Self::Hold => stream.read_to_end(&mut Vec::new()).await.map(|_| ()),
+            Self::Flood(text) => loop {
+                stream.write_all(text.as_bytes()).await?;
+            },
+            Self::Reset => stream.set_zero_linger(),
+        }
+    }
+}
+
+/// The first byte of a client that speaks TLS.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 async fn receive(stream: &mut TcpStream) -> Option<Received> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
+        if bytes.first() == Some(&TLS_HANDSHAKE) {
+            return Some(Received { head: String::new(), body: String::new() });
+        }
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let head = head.to_owned();
@@ -85,23 +124,27 @@ async fn receive(stream: &mut TcpStream) -> Option<Received> {
 /// A plain answer with headers, each ended by a line break, and a body.
 pub(super) fn plain(status: &str, headers: &str, body: &str) -> Vec<Step> {
     let length = body.len();
-    vec![Step::Send(format!(
+    vec![send(&format!(
         "HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     ))]
 }
 
+/// These bytes and no others.
+pub(super) fn send(text: &str) -> Step {
+    Step::Send(text.as_bytes().to_vec())
+}
+
 /// The beginning of a stream.
 pub(super) fn opening() -> Step {
-    Step::Send(
+    send(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: \
-         close\r\n\r\n"
-            .to_owned(),
+         close\r\n\r\n",
     )
 }
 
 /// A piece of a stream, as one HTTP chunk.
 pub(super) fn piece(text: &str) -> Step {
-    Step::Send(format!("{:x}\r\n{text}\r\n", text.len()))
+    send(&format!("{:x}\r\n{text}\r\n", text.len()))
 }
 
 /// An event of a stream.
@@ -116,15 +159,22 @@ pub(super) fn done() -> Step {
 
 /// The orderly end of the HTTP body.
 pub(super) fn closing() -> Step {
-    Step::Send("0\r\n\r\n".to_owned())
+    send("0\r\n\r\n")
+}
+
+/// An event of Anthropic's, which goes by its name.
+pub(super) fn named(data: &Value) -> Step {
+    piece(&format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default()))
+}
+
+/// A whole body of pieces that ends in good order.
+pub(super) fn body(pieces: impl IntoIterator<Item = Step>) -> Vec<Step> {
+    [opening()].into_iter().chain(pieces).chain([closing()]).collect()
 }
 
 /// A whole stream of events, with its end mark.
 pub(super) fn events(data: &[Value]) -> Vec<Step> {
-    let mut steps = vec![opening()];
-    steps.extend(data.iter().map(event));
-    steps.extend([done(), closing()]);
-    steps
+    body(data.iter().map(event).chain([done()]))
 }
 
 fn choice(delta: &Value, finish_reason: &Value) -> Value {

@@ -1,15 +1,22 @@
-//! Watches the raw frames of an answer for what the client library hides or drops.
+//! Watches the raw frames of an answer for what the client library hides, drops or changes.
 //!
 //! In the OpenAI protocol it loses a call without an index or with arguments that are no text, repeats one call when
-//! an index is skipped, joins two calls under one index, and drops the text of a refusal. A lost or doubled call would
-//! be acted upon as if it were the model's answer, so each is a failure.
+//! an index is skipped, joins two calls under one index, and drops the text of a refusal. It skips a frame of the
+//! Responses protocol that it cannot read, and an error of Ollama's. It parses arguments, so that a text which is JSON
+//! by chance is not what the model wrote. A call lost, doubled or changed would be acted upon as if it were the
+//! model's answer.
+
+mod calls;
+mod usage;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef};
-use serde_json::Value;
+use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef, StopReason};
+use runtime::RequestedCall;
+use serde_json::{Value, json};
 
 use super::Protocol;
+use calls::Calls;
 
 /// The longest answer accepted, in bytes of its frames: a hundred times the largest output limit of any model, and
 /// little enough to hold in memory.
@@ -28,33 +35,26 @@ pub(super) struct Witness {
 
 #[derive(Debug, Default)]
 struct Seen {
+    frames: u64,
     bytes: usize,
     data: bool,
     half_an_end: bool,
     refusal: String,
-    calls: Vec<SeenCall>,
+    calls: Calls,
+    odd_usage: bool,
+    stop: Option<StopReason>,
+    error: Option<Value>,
     flaw: Option<&'static str>,
 }
 
-#[derive(Debug, Default)]
-struct SeenCall {
-    id: String,
-    name: String,
-}
-
 impl Witness {
-    pub(super) const fn new(protocol: Protocol) -> Self {
-        Self {
-            protocol,
-            seen: Mutex::new(Seen {
-                bytes: 0,
-                data: false,
-                half_an_end: false,
-                refusal: String::new(),
-                calls: Vec::new(),
-                flaw: None,
-            }),
-        }
+    pub(super) fn new(protocol: Protocol) -> Self {
+        Self { protocol, seen: Mutex::new(Seen::default()) }
+    }
+
+    /// How many frames arrived, keep-alives among them.
+    pub(super) fn frames(&self) -> u64 {
+        self.seen().frames
     }
 
     /// Whether any part of an answer arrived. Keep-alives are none.
@@ -72,9 +72,29 @@ impl Witness {
         self.seen().flaw.map(|flaw| format!("the answer has {flaw}"))
     }
 
+    /// The provider's report of an error that the client library does not hand on.
+    pub(super) fn error(&self) -> Option<Value> {
+        self.seen().error.clone()
+    }
+
     pub(super) fn refusal(&self) -> Option<String> {
         let seen = self.seen();
         (!seen.refusal.is_empty()).then(|| seen.refusal.clone())
+    }
+
+    /// Why the answer ended, where the client library does not say it exactly.
+    pub(super) fn stop(&self) -> Option<StopReason> {
+        self.seen().stop.clone()
+    }
+
+    /// The calls with their arguments as the model wrote them. None of a protocol that carries arguments as objects.
+    pub(super) fn calls(&self) -> Vec<RequestedCall> {
+        self.seen().calls.requested()
+    }
+
+    /// Whether a count of tokens was none: such usage is worth nothing (G5).
+    pub(super) fn saw_odd_usage(&self) -> bool {
+        self.seen().odd_usage
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -86,6 +106,7 @@ impl Witness {
 impl ChatFrameSink for Witness {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
         let mut seen = self.seen();
+        seen.frames += 1;
         seen.bytes = seen.bytes.saturating_add(frame.data.len());
         if seen.bytes > ANSWER_BYTES {
             seen.flaw.get_or_insert("more than 32 MiB");
@@ -94,60 +115,75 @@ impl ChatFrameSink for Witness {
             return;
         }
         seen.data = true;
-        if self.protocol != Protocol::OpenaiChat {
-            return;
-        }
-        seen.half_an_end = frame.data.len() < DONE.len() && DONE.starts_with(frame.data);
-        // Most frames are a few characters of text: only those that matter are parsed a second time.
-        if !frame.data.contains("\"tool_calls\"") && !frame.data.contains("\"refusal\"") {
-            return;
-        }
-        let Some(chunk) = frame.json() else { return };
-        let Some(delta) = chunk.pointer("/choices/0/delta") else { return };
-        if let Some(refusal) = delta.get("refusal").and_then(Value::as_str)
-            && seen.refusal.len() < REFUSAL_BYTES
-        {
-            seen.refusal.push_str(refusal);
-        }
-        for entry in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            if let Err(flaw) = seen.call(entry) {
-                seen.flaw.get_or_insert(flaw);
+        seen.half_an_end = self.protocol == Protocol::OpenaiChat
+            && frame.data.len() < DONE.len()
+            && DONE.starts_with(frame.data);
+        match serde_json::from_str(frame.data) {
+            Ok(frame) => seen.look(self.protocol, &frame),
+            // The other protocols' readers fail by themselves. A frame that just stops is a cut.
+            Err(error)
+                if self.protocol == Protocol::OpenaiResponses && frame.data != DONE && !error.is_eof() =>
+            {
+                seen.flaw.get_or_insert("a chunk that is no JSON");
             }
+            Err(_) => {}
         }
     }
 }
 
 impl Seen {
-    fn call(&mut self, entry: &Value) -> Result<(), &'static str> {
-        let index = entry
-            .get("index")
-            .and_then(Value::as_u64)
-            .and_then(|index| usize::try_from(index).ok())
-            .ok_or("a tool call without an index")?;
-        let function = entry
-            .get("function")
-            .filter(|function| function.is_object())
-            .ok_or("a tool call without a function")?;
-        if function.get("arguments").is_some_and(|arguments| !arguments.is_string() && !arguments.is_null()) {
-            return Err("tool call arguments that are no text");
+    fn look(&mut self, protocol: Protocol, frame: &Value) {
+        self.odd_usage |= usage::is_odd(protocol, frame);
+        match protocol {
+            Protocol::OpenaiChat => self.look_at_chat(frame),
+            Protocol::OpenaiResponses => self.look_at_response(frame),
+            Protocol::Anthropic => self.calls.add_block(frame),
+            Protocol::Gemini => {
+                if let Some(reason) = frame.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
+                    let message = format!("the prompt was blocked ({reason})");
+                    self.error = Some(json!({"code": "content_filter", "message": message}));
+                }
+            }
+            Protocol::Ollama => self.error = frame.get("error").cloned().or(self.error.take()),
         }
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-        let piece = SeenCall { id: text(entry.get("id")), name: text(function.get("name")) };
-        if index > self.calls.len() {
-            return Err("a gap in its tool call indexes");
+    }
+
+    fn look_at_chat(&mut self, frame: &Value) {
+        let Some(delta) = frame.pointer("/choices/0/delta") else { return };
+        self.refuse(delta.get("refusal"));
+        for entry in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            if let Err(flaw) = self.calls.add_piece(entry) {
+                self.flaw.get_or_insert(flaw);
+            }
         }
-        let Some(call) = self.calls.get_mut(index) else {
-            self.calls.push(piece);
-            return Ok(());
-        };
-        if piece.name.is_empty() {
-            return Ok(());
+    }
+
+    fn look_at_response(&mut self, frame: &Value) {
+        let response = |path: &str| frame.pointer(path).cloned();
+        match frame.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "response.output_item.done" => self.calls.add_item(frame.get("item")),
+            "response.refusal.delta" => self.refuse(frame.get("delta")),
+            "response.completed" => {
+                self.stop = Some(StopReason::Completed("completed".to_owned()));
+                self.calls.add_output(frame.pointer("/response/output"));
+            }
+            "response.incomplete" => {
+                let reason = response("/response/incomplete_details/reason");
+                self.stop = Some(match reason.as_ref().and_then(Value::as_str) {
+                    Some(reason @ "content_filter") => StopReason::ContentFilter(reason.to_owned()),
+                    reason => StopReason::MaxTokens(reason.unwrap_or("incomplete").to_owned()),
+                });
+            }
+            "response.failed" => self.error = Some(response("/response/error").unwrap_or_default()),
+            _ => {}
         }
-        let differs = |old: &str, new: &str| !old.is_empty() && !new.is_empty() && old != new;
-        if differs(&call.name, &piece.name) || differs(&call.id, &piece.id) {
-            return Err("two tool calls under one index");
+    }
+
+    fn refuse(&mut self, piece: Option<&Value>) {
+        if let Some(piece) = piece.and_then(Value::as_str)
+            && self.refusal.len() < REFUSAL_BYTES
+        {
+            self.refusal.push_str(piece);
         }
-        *call = piece;
-        Ok(())
     }
 }

@@ -48,8 +48,7 @@ fn c2_c4_each_capability_in_each_mode() {
 fn c2_a_tool_needs_every_capability_it_names() {
     let (mut world, call) = a_call(Mode::Work);
     let requires = CapabilitySet::of(&[Capability::ReadWorkspace, Capability::Delegate, Capability::Network]);
-    let short =
-        CallGrant { requires, grant: CapabilitySet::of(&[Capability::ReadWorkspace]), tool_is_allowed: true };
+    let short = CallGrant { requires, grant: CapabilitySet::of(&[Capability::ReadWorkspace]), ..grant(&[]) };
     insta::assert_snapshot!(world.agent(&admit(call, short)).unwrap_err(), @"denied: `tool` needs network, delegate, which this agent does not have in work mode. Go on without it, or tell the user what is missing");
 }
 
@@ -152,7 +151,7 @@ proptest! {
     fn c2_c4_whatever_is_admitted_was_granted_in_this_mode(requires in sets(), granted in sets(), plan in any::<bool>()) {
         let mode = if plan { Mode::Plan } else { Mode::Work };
         let (mut world, call) = a_call(mode);
-        let call_grant = CallGrant { requires, grant: granted, tool_is_allowed: true };
+        let call_grant = CallGrant { requires, grant: granted, ..grant(&[]) };
         let is_admitted = world.agent(&admit(call, call_grant)).is_ok();
         let effective = in_mode(granted, mode);
         // Plan mode allows by name, so it does not let through what names nothing.

@@ -1,7 +1,7 @@
 //! Who may start the next turn, and when to look again (T2, T3, T8).
 
 use domain::{Code, FailureKind, InboxRow, InputId, InputKind, Seq, Timestamp, TurnNumber};
-use policy::{ContinuationView, IdleReason, NextAction, RuntimeCommand, UserCommand, next_action};
+use policy::{Awaited, ContinuationView, IdleReason, NextAction, RuntimeCommand, UserCommand, next_action};
 
 use super::world::{START, World, admit, budgets, code, failure, kinds, owner};
 
@@ -35,7 +35,7 @@ fn idle_worlds() -> Vec<World> {
     worlds.push(command(UserCommand::Interrupt));
     worlds.push(command(UserCommand::EnterPlan));
     worlds.push(command(UserCommand::CancelGoal));
-    worlds.push(command(UserCommand::CompleteGoal { summary: None }));
+    worlds.push(command(UserCommand::CompleteGoal { summary: None, force: false }));
     worlds.push(fails(FailureKind::Authentication));
     worlds.push(fails(FailureKind::Refused));
     worlds.push(with_goal(&|world| {
@@ -110,8 +110,8 @@ fn t2_while_a_turn_runs_everything_waits_for_it() {
     world.set_goal();
     let turn = world.start();
     world.submit("go");
-    assert_eq!(world.next(), NextAction::WaitFor { turn });
-    assert_eq!(world.next_at(START + LONG_MS), NextAction::WaitFor { turn });
+    assert_eq!(world.next(), NextAction::WaitFor { what: Awaited::Turn { turn } });
+    assert_eq!(world.next_at(START + LONG_MS), NextAction::WaitFor { what: Awaited::Turn { turn } });
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn t8_a_complete_plan_does_not_stop_a_goal_and_an_unfinished_one_does_not_keep_i
         world.set_goal();
         world.whole_turn();
         assert!(matches!(world.next(), NextAction::RunGoal { continuation: 2, .. }), "{line}");
-        world.user(&UserCommand::CompleteGoal { summary: None }).unwrap();
+        world.user(&UserCommand::CompleteGoal { summary: None, force: false }).unwrap();
         assert_eq!(world.next(), NextAction::Idle { why: IdleReason::GoalCompleted }, "{line}");
     }
 }
@@ -148,16 +148,23 @@ fn t2_the_view_alone_keeps_a_spent_goal_from_running() {
     world.set_goal_with(budgets(100, 10));
     let mut goal = world.goal().clone();
     goal.usage.turns = 10;
-    let view = ContinuationView::new(Some(&goal), &[], false, None, None);
+    let view = ContinuationView::new(Some(&goal), &[], false, None, None, &[], &[]);
     let next = next_action(&view, Timestamp(START));
     assert_eq!(next, NextAction::Idle { why: IdleReason::GoalBudgetLimited });
 }
 
 #[test]
 fn t2_the_view_passes_over_a_row_that_is_taken() {
-    let row = |seq, taken| InboxRow { id: InputId(Seq(seq)), kind: InputKind::User, taken, returns: 0 };
+    let row = |seq, taken| InboxRow {
+        id: InputId(Seq(seq)),
+        kind: InputKind::User,
+        taken,
+        returns: 0,
+        goal_id: None,
+        runs: None,
+    };
     let rows = [row(3, Some(TurnNumber(1))), row(4, None), row(5, None)];
-    let view = ContinuationView::new(None, &rows, false, None, None);
+    let view = ContinuationView::new(None, &rows, false, None, None, &[], &[]);
     assert_eq!(next_action(&view, Timestamp(START)), NextAction::RunInput { row: InputId(Seq(4)) });
 }
 
@@ -165,8 +172,11 @@ fn t2_the_view_passes_over_a_row_that_is_taken() {
 fn t11_a_client_that_asks_first_admits_input_and_no_goal_turn() {
     let mut world = World::open();
     world.set_goal();
-    let RuntimeCommand::AdmitTurn { lane, owner, model, .. } = admit(&owner(1)) else { panic!() };
-    let input_only = RuntimeCommand::AdmitTurn { lane, owner, model, scope: policy::Scope::InputOnly };
+    let RuntimeCommand::AdmitTurn { lane, owner, model, max_requests, .. } = admit(&owner(1)) else {
+        panic!()
+    };
+    let input_only =
+        RuntimeCommand::AdmitTurn { lane, owner, model, scope: policy::Scope::InputOnly, max_requests };
     assert_eq!(code(world.runtime(&input_only)), Code::NotDue);
     assert_eq!(world.goal().continuations, 0, "the Goal waits for another worker or the person");
     world.submit("go");

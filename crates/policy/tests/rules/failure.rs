@@ -4,7 +4,7 @@ use domain::{
     EventBody, Failure, FailureClass, FailureKind, GoalStatus, PauseReason, Retry, StopReason, Timestamp,
     TurnOutcome,
 };
-use policy::{ATTEMPTS_IN_PLACE, IdleReason, Jitter, NextAction, RuntimeCommand, UserCommand};
+use policy::{ATTEMPTS_IN_PLACE, Delay, IdleReason, Jitter, NextAction, RuntimeCommand, UserCommand};
 use testkit::goal_id;
 
 use super::world::{START, World, begin, code, end, failure, goal_set, kinds, respond, spent, start_work};
@@ -243,8 +243,8 @@ fn t10_a_retry_is_stored_before_the_wait_and_tied_to_its_goal() {
     let retry = Retry { attempt: 1, at, failure: FailureKind::ServerError };
     assert_eq!(events[1].body, EventBody::RetryScheduled { goal_id: id, retry });
     assert_eq!(world.wake_at, Some(at));
-    assert_eq!(world.next(), NextAction::WaitUntil { at, retry });
-    assert_eq!(world.next_at(at.0 - 1), NextAction::WaitUntil { at, retry });
+    assert_eq!(world.next(), NextAction::WaitUntil { at, cause: Delay::Retry { retry } });
+    assert_eq!(world.next_at(at.0 - 1), NextAction::WaitUntil { at, cause: Delay::Retry { retry } });
     assert_eq!(world.next_at(at.0), NextAction::RunGoal { goal_id: id, continuation: 2 });
     assert_eq!(code(world.runtime(&super::world::admit(&super::world::owner(1)))), domain::Code::NotDue);
 }
@@ -277,7 +277,7 @@ fn t10_pause_completion_cancellation_and_replacement_clear_it() {
         UserCommand::EnterPlan,
         UserCommand::Interrupt,
         UserCommand::CancelGoal,
-        UserCommand::CompleteGoal { summary: None },
+        UserCommand::CompleteGoal { summary: None, force: false },
         goal_set(goal_id(50), domain::Budgets::default(), true),
     ] {
         let mut world = waiting();

@@ -21,7 +21,7 @@ fn g1_a_move_outside_the_table_names_both_states_and_who_asked() {
     insta::assert_snapshot!(world.user(&UserCommand::ResumeGoal).unwrap_err(), @"illegal_transition: a user cannot take the Goal from active to active: there is nothing to resume");
     world.user(&UserCommand::CancelGoal).unwrap();
     insta::assert_snapshot!(world.user(&UserCommand::ResumeGoal).unwrap_err(), @"illegal_transition: a user cannot take the Goal from cancelled to active: it is over; `zuno goal set` opens a new one");
-    insta::assert_snapshot!(world.user(&UserCommand::CompleteGoal { summary: None }).unwrap_err(), @"illegal_transition: a user cannot take the Goal from cancelled to completed: it is over; `zuno goal set` opens a new one");
+    insta::assert_snapshot!(world.user(&UserCommand::CompleteGoal { summary: None, force: false }).unwrap_err(), @"illegal_transition: a user cannot take the Goal from cancelled to completed: it is over; `zuno goal set` opens a new one");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn g4_half_and_four_fifths_are_announced_once() {
         if *world.status() != GoalStatus::Active {
             break;
         }
-        world.whole_turn();
+        world.working_turn();
     }
     for event in &world.events {
         if let EventBody::GoalBudgetAnnounced { percent, .. } = event.body {
@@ -190,7 +190,7 @@ fn g4_half_and_four_fifths_are_announced_once() {
         }
     }
     assert_eq!(announced, [50, 80]);
-    assert_eq!((world.status(), world.goal().usage.turns), (&GoalStatus::BudgetLimited, 10));
+    assert_eq!((world.status(), world.goal().usage.turns), (&GoalStatus::BudgetLimited, 5));
 }
 
 #[test]
@@ -213,7 +213,14 @@ fn g4_a_lost_turn_counts_and_is_charged_an_estimate() {
     let events = world.lose(turn);
     assert_eq!(
         kinds(&events),
-        ["goal_charged", "goal_budget_announced", "turn_lost", "goal_budget_announced", "goal_moved"]
+        [
+            "goal_charged",
+            "goal_budget_announced",
+            "goal_time_charged",
+            "turn_lost",
+            "goal_budget_announced",
+            "goal_moved"
+        ]
     );
     let usage = world.goal().usage;
     assert_eq!((usage.turns, usage.tokens.input, usage.tokens.estimated), (1, 500, true));
@@ -255,9 +262,11 @@ fn g4_start_work_with_a_used_up_budget_lands_in_budget_limited() {
 fn g4_a_budget_that_is_no_positive_whole_number_fails_at_decoding() {
     let wrong = ["0", "-1", "1.5", "\"5\"", "null", "NaN", "Infinity", "true", "[1]"];
     for text in wrong {
-        for json in
-            [format!("{{\"tokens\":{text},\"turns\":1}}"), format!("{{\"tokens\":1,\"turns\":{text}}}")]
-        {
+        for json in [
+            format!("{{\"tokens\":{text},\"turns\":1}}"),
+            format!("{{\"tokens\":1,\"turns\":{text}}}"),
+            format!("{{\"tokens\":1,\"turns\":1,\"active_ms\":{text}}}"),
+        ] {
             assert!(serde_json::from_str::<Budgets>(&json).is_err(), "{json}");
         }
     }
@@ -360,7 +369,7 @@ fn g13_a_goal_over_an_open_one_needs_replace() {
 
 #[test]
 fn g13_after_the_end_a_new_goal_starts_from_nothing() {
-    for last in [UserCommand::CancelGoal, UserCommand::CompleteGoal { summary: None }] {
+    for last in [UserCommand::CancelGoal, UserCommand::CompleteGoal { summary: None, force: false }] {
         let mut world = World::open();
         let old = world.set_goal();
         world.whole_turn();
@@ -403,7 +412,7 @@ fn p21_unfinished_steps_are_counted_and_refuse_nothing() {
             let call = world.call(turn, &["goal_update"])[0];
             world.agent(&complete_goal(call)).unwrap()
         } else {
-            world.user(&UserCommand::CompleteGoal { summary: None }).unwrap()
+            world.user(&UserCommand::CompleteGoal { summary: None, force: false }).unwrap()
         };
         let moved = events.iter().find(|event| event.body.kind() == "goal_moved").unwrap();
         assert!(matches!(moved.body, EventBody::GoalMoved { unfinished_steps: Some(2), .. }));
@@ -419,7 +428,7 @@ fn p21_a_closed_plan_has_no_unfinished_steps() {
     let lane = domain::LaneId::main();
     world.user(&UserCommand::ClosePlan { lane, expected_revision: None, reason }).unwrap();
     world.set_goal();
-    world.user(&UserCommand::CompleteGoal { summary: None }).unwrap();
+    world.user(&UserCommand::CompleteGoal { summary: None, force: false }).unwrap();
     assert_eq!(world.goal().unfinished_steps, Some(0));
 }
 

@@ -41,9 +41,9 @@ fn i1_a_full_queue_refuses_and_keeps_what_it_has() {
 #[test]
 fn i1_a_lane_that_does_not_exist_takes_no_input() {
     let mut world = World::open();
-    let lane: LaneId = "child".parse().unwrap();
-    let text = domain::InputText::parse("x").unwrap();
-    assert_eq!(code(world.user(&UserCommand::SubmitInput { lane, text })), Code::InvalidInput);
+    let UserCommand::SubmitInput { text, delivery, resume, .. } = submit("x") else { panic!() };
+    let to_nobody = UserCommand::SubmitInput { lane: "child".parse().unwrap(), text, delivery, resume };
+    assert_eq!(code(world.user(&to_nobody)), Code::InvalidInput);
 }
 
 #[test]

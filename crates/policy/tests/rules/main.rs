@@ -2,17 +2,29 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here is the test")]
 
+mod active_time;
+mod background;
 mod call;
+mod commands;
+mod completion;
 mod continuation;
 mod failure;
 mod goal;
 mod history;
 mod inbox;
+mod invariants;
 mod matrix;
 mod mode;
+mod pause;
 mod plan;
+mod play;
+mod progress;
 mod properties;
+mod proposal;
 mod recovery;
+mod request;
+mod rows;
 mod turn;
 mod types;
+mod wait;
 mod world;

@@ -9,7 +9,8 @@ use domain::{
 use policy::{Mover, NextAction, may_move};
 use proptest::prelude::*;
 
-use super::history::{Act, acts, histories, plan_acts, play, played};
+use super::history::{Act, histories, plan_acts, twins};
+use super::play::{play, played};
 use super::turn::writes_of;
 use super::world::World;
 
@@ -114,16 +115,6 @@ proptest! {
             }
             _ => {}
         });
-        let mut state = SessionState::before_first(world.state.id);
-        let mut last_mode = Mode::Work;
-        for event in &world.events {
-            state.apply(event);
-            let is_active = state.core.goal.as_ref().is_some_and(Goal::is_active);
-            // Within the transaction that enters Plan mode the pause follows the mode.
-            let is_entering = last_mode == Mode::Work || matches!(event.body, EventBody::TurnStopRequested { .. });
-            prop_assert!(state.core.mode == Mode::Work || !is_active || is_entering);
-            last_mode = state.core.mode;
-        }
         prop_assert!(world.state.core.mode == Mode::Work
             || !world.state.core.goal.as_ref().is_some_and(Goal::is_active));
     }
@@ -221,7 +212,7 @@ proptest! {
                 assert_eq!(goal.unwrap().goal_id, *goal_id);
             }
         });
-        prop_assert_eq!(world.lease.is_some(), world.state.core.running_turns().next().is_some());
+        prop_assert_eq!(world.leases.turn.is_some(), world.state.core.running_turns().next().is_some());
     }
 
     #[test]
@@ -319,26 +310,6 @@ fn schedule(world: &World) -> Schedule {
         turns: turns.collect(),
         goal: goal.map(|goal| (format!("{:?}", goal.status), goal.usage.tokens.charged(), goal.usage.turns)),
     }
-}
-
-/// Two histories that differ in their plan commands alone, by the person and by models. Start Work comes without an
-/// expected revision: with one it is a question about the plan, asked by the person (M4).
-fn twins() -> impl Strategy<Value = Vec<(Act, Act)>> {
-    let other_plan = |act: Act| match act {
-        Act::Plan(_) => (plan_acts(), prop::option::of(plan_acts()))
-            .prop_map(|(one, other)| (Act::Plan(one), other.map_or(Act::Pass(0), Act::Plan)))
-            .boxed(),
-        Act::Step(step) => plan_acts()
-            .prop_map(move |plan| (Act::Step(step.clone()), Act::Step(step.with_plan(plan))))
-            .boxed(),
-        // A write of the running turn might be a plan command.
-        Act::Late { back, write } => {
-            let act = Act::Late { back: back + 1, write };
-            Just((act.clone(), act)).boxed()
-        }
-        other => Just((other.clone(), other)).boxed(),
-    };
-    proptest::collection::vec(acts().prop_flat_map(other_plan), 1..80)
 }
 
 proptest! {

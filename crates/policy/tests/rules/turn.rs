@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    Budgets, Code, Effect, FailureKind, GoalStatus, LaneId, ModelCall, StopReason, Timestamp, TurnNumber,
-    TurnOutcome, TurnTrigger,
+    Budgets, Code, Effect, FailureKind, GoalStatus, LaneId, ModelCall, REQUESTS_PER_TURN, StopReason,
+    Timestamp, TurnNumber, TurnOutcome, TurnTrigger,
 };
-use policy::{
-    AgentCommand, CALLS_PER_RESPONSE, Jitter, LEASE_MS, NextAction, REQUESTS_PER_TURN, RuntimeCommand,
-    UserCommand,
-};
+use policy::{AgentCommand, CALLS_PER_RESPONSE, Jitter, LEASE_MS, NextAction, RuntimeCommand, UserCommand};
 use testkit::goal_id;
 
+use super::commands::{ask, ask_leave, propose, stage_block, start_command, wait_goal};
 use super::world::{
     START, World, admit, begin, budgets, code, end, failure, finish_call, goal_set, grant, kinds, owner,
     refuse_call, respond, spent, start_work, submit,
@@ -81,6 +79,7 @@ fn t4_a_lane_that_does_not_exist_runs_no_turn() {
         owner: owner(1),
         model: "m".parse().unwrap(),
         scope: policy::Scope::All,
+        max_requests: 9.try_into().unwrap(),
     };
     assert_eq!(code(world.runtime(&command)), Code::InvalidInput);
 }
@@ -90,9 +89,9 @@ fn t5_the_turn_that_takes_the_lease_gives_it_its_number() {
     let mut world = World::open();
     world.set_goal();
     world.whole_turn();
-    assert_eq!(world.lease, None, "released with the last running turn");
+    assert_eq!(world.leases.turn, None, "released with the last running turn");
     let turn = world.start();
-    let lease = world.lease.clone().unwrap();
+    let lease = world.leases.turn.clone().unwrap();
     assert_eq!((lease.epoch, lease.owner, lease.expires_at), (turn, owner(1), Timestamp(START + LEASE_MS)));
     assert_eq!(world.wake_at, Some(Timestamp(START + LEASE_MS)));
 }
@@ -106,7 +105,7 @@ fn t5_the_owner_renews_and_nobody_else() {
     let renew = |n| RuntimeCommand::RenewLease { turn, owner: owner(n) };
     assert_eq!(code(world.runtime(&renew(2))), Code::StaleEpoch);
     assert_eq!(world.runtime(&renew(1)).unwrap(), [], "renewing is no event");
-    assert_eq!(world.lease.as_ref().unwrap().expires_at, Timestamp(START + 5_000 + LEASE_MS));
+    assert_eq!(world.leases.turn.as_ref().unwrap().expires_at, Timestamp(START + 5_000 + LEASE_MS));
     world.now += LEASE_MS + 60_000;
     world.runtime(&renew(1)).unwrap();
     world.lose(turn);
@@ -173,6 +172,13 @@ pub(crate) fn writes_of(world: &mut World, turn: TurnNumber) -> Vec<Write> {
             reason,
         }),
         Write::Agent(AgentCommand::CompleteGoal { call, grant, summary: None }),
+        Write::Agent(stage_block(call)),
+        Write::Agent(propose(call, goal_id(900), "late")),
+        Write::Agent(wait_goal(call, domain::Condition::Inbox, world.now + 1_000)),
+        Write::Agent(start_command(call, Effect::Read)),
+        Write::Agent(AgentCommand::StopCommand { call, grant: self::grant(&[]), command: domain::CommandId(1) }),
+        Write::Runtime(ask(call)),
+        Write::Runtime(ask_leave(call)),
     ]
 }
 
@@ -222,7 +228,7 @@ fn stops() -> Vec<(UserCommand, StopReason)> {
         (UserCommand::Interrupt, StopReason::Interrupted),
         (UserCommand::PauseGoal, StopReason::GoalChanged),
         (UserCommand::CancelGoal, StopReason::GoalChanged),
-        (UserCommand::CompleteGoal { summary: None }, StopReason::GoalChanged),
+        (UserCommand::CompleteGoal { summary: None, force: false }, StopReason::GoalChanged),
         (goal_set(goal_id(50), Budgets::default(), true), StopReason::GoalChanged),
     ]
 }
@@ -361,9 +367,11 @@ fn t6_a_turn_ends_within_its_bound_of_requests() {
     let mut world = World::open();
     world.submit("go");
     let turn = world.start();
-    for _ in 0..REQUESTS_PER_TURN {
+    for n in 0..REQUESTS_PER_TURN {
         let call = world.call(turn, &["one"])[0];
-        world.runtime(&refuse_call(call, domain::CallOutcome::Invalid)).unwrap();
+        let result = format!("no. {n}");
+        let outcome = domain::CallOutcome::Invalid;
+        world.runtime(&RuntimeCommand::RefuseCall { call, outcome, result }).unwrap();
     }
     assert_eq!(code(world.runtime(&begin(turn))), Code::LimitExceeded);
 }

@@ -3,25 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    Budgets, CallOutcome, CallRef, Capability, CapabilitySet, Code, Core, Digest, Effect, Event, EventBody,
-    Failure, FailureKind, Goal, GoalId, GoalStatus, LaneId, ModelCall, PlanId, Seq, SessionState, Timestamp,
-    TokenUsage, TurnNumber, TurnOutcome, TurnPhase, Violation,
+    Budgets, CallOutcome, CallRef, Capability, CapabilitySet, Code, Digest, Effect, Event, EventBody,
+    Evidence, Failure, FailureKind, Fingerprint, Goal, GoalId, GoalStatus, LaneId, ModelCall, PlanId,
+    REQUESTS_PER_TURN, Seq, SessionState, Timestamp, TokenUsage, TurnNumber, TurnOutcome, TurnPhase,
+    Violation,
 };
 use policy::{
-    AgentCommand, CallGrant, Command, ContinuationView, Facts, Jitter, Lease, NextAction, Owner, PlanUpdate,
-    Rejection, RuntimeCommand, UserActor, UserCommand, decide, next_action, wake_at,
+    AgentCommand, CallGrant, Command, ContinuationView, Delivery, Facts, Jitter, Leases, NextAction, Owner,
+    Permission, PlanUpdate, Rejection, RuntimeCommand, UserActor, UserCommand, decide, next_action,
 };
 use testkit::{goal_id, objective, plan_id, session_id};
+
+use super::invariants;
 
 /// A session and what a store would keep for it.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) state: SessionState,
     pub(crate) events: Vec<Event>,
-    pub(crate) lease: Option<Lease>,
+    pub(crate) leases: Leases,
     pub(crate) wake_at: Option<Timestamp>,
+    /// What the clock shows; it may be set back.
     pub(crate) now: i64,
     goals: BTreeSet<GoalId>,
+    /// The calls that were made before, by Goal.
+    made: BTreeSet<(GoalId, Fingerprint)>,
     fresh: u128,
     plans: u128,
     replayed: SessionState,
@@ -46,10 +52,11 @@ impl World {
         Self {
             state: SessionState::before_first(session_id(1)),
             events: Vec::new(),
-            lease: None,
+            leases: Leases::default(),
             wake_at: None,
             now: START,
             goals: BTreeSet::new(),
+            made: BTreeSet::new(),
             fresh: 0,
             plans: 0,
             replayed: SessionState::before_first(session_id(1)),
@@ -74,16 +81,26 @@ impl World {
     pub(crate) fn facts(&self, command: Command<'_>) -> Facts {
         let of_update = |update: &PlanUpdate| update.goal_id.as_ref().and_then(|id| id.trim().parse().ok());
         let named: Option<GoalId> = match command {
-            Command::User(_, UserCommand::SetGoal { goal_id, .. }) => Some(*goal_id),
+            Command::User(_, UserCommand::SetGoal { goal_id, .. })
+            | Command::Agent(AgentCommand::ProposeGoal { goal_id, .. }) => Some(*goal_id),
             Command::User(_, UserCommand::UpdatePlan { update, .. })
             | Command::Agent(AgentCommand::UpdatePlan { update, .. }) => of_update(update),
             _ => None,
         };
         Facts {
-            now: Timestamp(self.now),
-            lease: self.lease.clone(),
+            now: Timestamp(self.now).max(self.state.core.last_at),
+            leases: self.leases.clone(),
             goal_is_known: named.is_some_and(|id| self.goals.contains(&id)),
+            evidence_is_new: self.evidence_is_new(command),
         }
+    }
+
+    fn evidence_is_new(&self, command: Command<'_>) -> bool {
+        let Command::Runtime(_, RuntimeCommand::FinishCall { call, ran: Some(ran), .. }) = command else {
+            return false;
+        };
+        let bound = self.state.running(call.turn).and_then(|(_, running)| running.goal);
+        bound.is_some_and(|bound| !self.made.contains(&(bound.goal_id, *ran)))
     }
 
     /// Decides, checks and keeps.
@@ -99,20 +116,29 @@ impl World {
             assert!(event.at >= self.state.core.last_at, "time does not run backwards");
             let body = stored_and_read(&event.body);
             self.replayed.apply(&Event { body, ..event.clone() });
-            if let EventBody::GoalOpened { goal_id, .. } = &event.body {
-                assert!(self.goals.insert(*goal_id), "a Goal id is used once");
-            }
+            self.index(&event.body);
         }
         self.events.extend_from_slice(decision.events());
         assert_eq!(*decision.state(), self.replayed, "state is the fold of what was stored");
-        let wake = wake_at(&decision.state().core, decision.lease(), facts.now);
-        assert_eq!(decision.wake_at(), wake, "the stored wake-up is the derived one");
-        check_round_trip_of_core(&decision.state().core);
-        self.lease = decision.lease().cloned();
+        invariants::check(&decision.state().core, decision.leases(), decision.wake_at(), facts.now);
+        self.leases = decision.leases().clone();
         self.wake_at = decision.wake_at();
         let (events, state) = decision.into_parts();
         self.state = state;
         Ok(events)
+    }
+
+    /// What the store keeps beside the state, each once.
+    fn index(&mut self, body: &EventBody) {
+        match body {
+            EventBody::GoalOpened { goal_id, .. } => {
+                assert!(self.goals.insert(*goal_id), "a Goal id is used once");
+            }
+            EventBody::CallFinished { evidence: Some(Evidence::NewCall { goal_id, call }), .. } => {
+                assert!(self.made.insert((*goal_id, *call)), "a call is new once");
+            }
+            _ => {}
+        }
     }
 
     // What a person does.
@@ -178,6 +204,30 @@ impl World {
         self.runtime(&respond(turn, tools, spent(100))).unwrap();
         let request = self.running().request;
         (0..).zip(tools).map(|(index, _)| CallRef { turn, request, index }).collect()
+    }
+
+    /// Admits and finishes a call that ran, with this exit status.
+    pub(crate) fn run_call(&mut self, call: CallRef, effect: Effect, exit: &str) {
+        let open = self.running().open_calls();
+        let asked = open.iter().find(|open| open.call == call).unwrap().fingerprint;
+        self.admit_call(call, effect);
+        self.runtime(&RuntimeCommand::FinishCall {
+            call,
+            outcome: CallOutcome::Succeeded,
+            result: format!("exit {exit} at {}", self.now),
+            full_output: None,
+            ran: Some(asked.with(exit)),
+        })
+        .unwrap();
+    }
+
+    /// Admits what is due, changes a file and answers, at 200 tokens: a turn with something to show.
+    pub(crate) fn working_turn(&mut self) {
+        let turn = self.start();
+        let call = self.call(turn, &["write_file"])[0];
+        self.admit_call(call, write("src/a", 1));
+        self.runtime(&finish_call(call, CallOutcome::Succeeded)).unwrap();
+        self.answer(turn, 100);
     }
 
     /// Admits a call with every capability.
@@ -291,17 +341,26 @@ fn stored_and_read(body: &EventBody) -> EventBody {
     read
 }
 
-fn check_round_trip_of_core(core: &Core) {
-    let text = serde_json::to_string(core).unwrap();
-    assert_eq!(serde_json::from_str::<Core>(&text).unwrap(), *core, "the cached state reads back");
-}
-
 pub(crate) fn owner(n: u32) -> Owner {
     Owner { worker: format!("worker-{n}").parse().unwrap(), place: "boot".to_owned(), pid: n, started: 7 }
 }
 
 pub(crate) fn budgets(tokens: u64, turns: u32) -> Budgets {
-    Budgets { tokens: tokens.try_into().unwrap(), turns: turns.try_into().unwrap() }
+    Budgets {
+        tokens: tokens.try_into().unwrap(),
+        turns: turns.try_into().unwrap(),
+        active_ms: Budgets::default().active_ms,
+    }
+}
+
+/// The default budgets with this much active time.
+pub(crate) fn active_budget(active_ms: u64) -> Budgets {
+    Budgets { active_ms: active_ms.try_into().unwrap(), ..Budgets::default() }
+}
+
+/// A write of a file that was not there.
+pub(crate) fn write(path: &str, content: u8) -> Effect {
+    Effect::FileWrite { path: path.to_owned(), before: None, after: Digest([content; 32]) }
 }
 
 pub(crate) fn spent(tokens: u64) -> TokenUsage {
@@ -311,7 +370,8 @@ pub(crate) fn spent(tokens: u64) -> TokenUsage {
 /// A grant of everything for a tool that needs these.
 pub(crate) fn grant(requires: &[Capability]) -> CallGrant {
     let grant = CapabilitySet::of(&Capability::ALL);
-    CallGrant { requires: CapabilitySet::of(requires), grant, tool_is_allowed: true }
+    let requires = CapabilitySet::of(requires);
+    CallGrant { requires, grant, tool_is_allowed: true, permission: Permission::Allow }
 }
 
 pub(crate) fn failure(kind: FailureKind) -> Failure {
@@ -319,7 +379,24 @@ pub(crate) fn failure(kind: FailureKind) -> Failure {
 }
 
 pub(crate) fn submit(text: &str) -> UserCommand {
-    UserCommand::SubmitInput { lane: LaneId::main(), text: domain::InputText::parse(text).unwrap() }
+    let text = domain::InputText::parse(text).unwrap();
+    UserCommand::SubmitInput { lane: LaneId::main(), text, delivery: Delivery::Queue, resume: false }
+}
+
+/// A word to the running turn.
+pub(crate) fn steer(text: &str) -> UserCommand {
+    let text = domain::InputText::parse(text).unwrap();
+    UserCommand::SubmitInput { lane: LaneId::main(), text, delivery: Delivery::Steer, resume: false }
+}
+
+/// A prompt with which the Goal goes on.
+pub(crate) fn submit_and_resume(text: &str) -> UserCommand {
+    let text = domain::InputText::parse(text).unwrap();
+    UserCommand::SubmitInput { lane: LaneId::main(), text, delivery: Delivery::Queue, resume: true }
+}
+
+pub(crate) fn complete(force: bool) -> UserCommand {
+    UserCommand::CompleteGoal { summary: None, force }
 }
 
 pub(crate) fn start_work(expected: Option<u64>, prompt: Option<&str>) -> UserCommand {
@@ -340,6 +417,7 @@ pub(crate) fn admit(owner: &Owner) -> RuntimeCommand {
         owner: owner.clone(),
         model: "m".parse().unwrap(),
         scope: policy::Scope::All,
+        max_requests: REQUESTS_PER_TURN.try_into().unwrap(),
     }
 }
 
@@ -354,7 +432,7 @@ pub(crate) fn respond(turn: TurnNumber, tools: &[&str], usage: TokenUsage) -> Ru
 }
 
 pub(crate) fn finish_call(call: CallRef, outcome: CallOutcome) -> RuntimeCommand {
-    RuntimeCommand::FinishCall { call, outcome, result: "result".to_owned(), full_output: None }
+    RuntimeCommand::FinishCall { call, outcome, result: "result".to_owned(), full_output: None, ran: None }
 }
 
 pub(crate) fn refuse_call(call: CallRef, outcome: CallOutcome) -> RuntimeCommand {

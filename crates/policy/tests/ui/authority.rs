@@ -1,4 +1,4 @@
-//! What only a person may do needs a person's authority (M1).
+//! What only a person may do needs a person's authority (M1, G3).
 
 use domain::WorkerName;
 use policy::{AgentCommand, Command, RuntimeCommand, UserCommand};
@@ -19,4 +19,10 @@ fn main() {
     let _ = RuntimeCommand::EnterPlan;
     let _ = AgentCommand::EnterPlan;
     let _ = AgentCommand::StartWork;
+    let _ = AgentCommand::AcceptGoal;
+    let _ = AgentCommand::PauseGoal;
+    let _ = AgentCommand::ResumeGoal;
+    let _ = AgentCommand::CancelGoal;
+    let _ = AgentCommand::SetBudgets;
+    let _ = AgentCommand::AnswerRequest;
 }

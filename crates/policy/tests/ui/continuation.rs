@@ -8,7 +8,7 @@ fn of_a_session(state: &SessionState) -> ContinuationView {
 }
 
 fn of_a_plan(plan: &Plan) -> ContinuationView {
-    ContinuationView::new(None, &[], false, None, None, plan)
+    ContinuationView::new(None, &[], false, None, None, &[], &[], plan)
 }
 
 fn next(state: &SessionState) {

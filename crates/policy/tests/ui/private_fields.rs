@@ -2,7 +2,7 @@
 //! (E3, P1 to P7, M1).
 
 use domain::{ClientName, Snapshot, Step, Title};
-use policy::{ContinuationView, Decision, UserActor};
+use policy::{ContinuationView, Decision, Leases, UserActor};
 
 fn a_decision(one: &Decision) -> Decision {
     Decision {
@@ -10,7 +10,7 @@ fn a_decision(one: &Decision) -> Decision {
         based_on: one.based_on(),
         events: Vec::new(),
         state: one.state().clone(),
-        lease: None,
+        leases: Leases::default(),
         wake_at: None,
     }
 }

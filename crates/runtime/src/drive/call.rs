@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use domain::{CallOutcome, CallRef, Code, Effect, ModelCall};
+use domain::{CallOutcome, CallRef, Code, Effect, Fingerprint, ModelCall};
+use policy::{AgentCommand, CallGrant};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::watched::Watched;
 use super::{Driver, Leave};
-use crate::ports::{Tool, ToolFault, ToolSpec};
+use crate::ports::{CallSubject, PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec};
 use crate::sessions::CommandError;
 use crate::toolbox::{self, Found};
+use crate::turn::CallResult;
 use crate::work_tools::{self, WorkCall, WorkTool};
 
 impl Driver<'_> {
@@ -21,7 +23,7 @@ impl Driver<'_> {
         asked: &ModelCall,
         offered: &[ToolSpec],
     ) -> Result<(), Leave> {
-        let toolbox = self.toolbox;
+        let toolbox = self.around.toolbox;
         let Some((found, spec)) = toolbox.find(&asked.tool) else {
             let names: Vec<_> = offered.iter().map(|spec| spec.name).collect();
             let text =
@@ -39,15 +41,24 @@ impl Driver<'_> {
             Err(text) => return self.refuse(call, CallOutcome::Invalid, text).await,
         };
         match found {
-            Found::WorkState(tool) => self.work_state_call(call, tool, grant, asked, &arguments).await,
+            Found::WorkState(tool) => {
+                let permission = toolbox.permission(spec, &CallSubject::default(), None);
+                let grant = CallGrant { permission, ..grant };
+                self.work_state_call(call, tool, grant, asked, &arguments).await
+            }
             Found::Outside(tool) => {
                 let tool = Arc::clone(tool);
-                self.outside_call(call, tool.as_ref(), grant, arguments).await
+                self.outside_call(call, (tool.as_ref(), spec), grant, asked, arguments).await
             }
         }
     }
 
-    async fn refuse(&mut self, call: CallRef, outcome: CallOutcome, text: String) -> Result<(), Leave> {
+    pub(super) async fn refuse(
+        &mut self,
+        call: CallRef,
+        outcome: CallOutcome,
+        text: String,
+    ) -> Result<(), Leave> {
         let (text, _) = toolbox::shorten(text);
         Ok(self.turn.refuse_call(call, outcome, text).await?)
     }
@@ -56,17 +67,34 @@ impl Driver<'_> {
         &mut self,
         call: CallRef,
         tool: WorkTool,
-        grant: policy::CallGrant,
+        grant: CallGrant,
         asked: &ModelCall,
         arguments: &Value,
     ) -> Result<(), Leave> {
         let lane = self.turn.lane().clone();
-        let prepared = work_tools::prepare(tool, call, grant.clone(), arguments, self.turn.state(), &lane);
+        let context = work_tools::Context {
+            state: self.turn.state(),
+            lane: &lane,
+            now: self.turn.sessions().now(),
+            budgets: self.around.proposed_budgets,
+        };
+        let mut prepared = work_tools::prepare(tool, call, grant.clone(), arguments, context);
+        if let Ok(WorkCall::Change(AgentCommand::WaitGoal { wait, .. })) = &mut prepared
+            && let Err(refused) = self.take_baseline(wait).await
+        {
+            prepared = Err(refused);
+        }
         let refusal = match prepared {
+            Ok(WorkCall::Ask(question)) => match self.ask_person(call, grant, question).await? {
+                Some(refusal) => refusal,
+                None => return Ok(()),
+            },
             Ok(WorkCall::Read(text)) => match self.turn.admit_call(call, grant, Effect::Read).await {
                 Ok(()) => {
                     let (text, full) = toolbox::shorten(text);
-                    return Ok(self.turn.finish_call(call, CallOutcome::Succeeded, text, full).await?);
+                    let result =
+                        CallResult { outcome: CallOutcome::Succeeded, text, full_output: full, ran: None };
+                    return Ok(self.turn.finish_call(call, result).await?);
                 }
                 Err(error) => refusal_of_call(error)?,
             },
@@ -86,8 +114,9 @@ impl Driver<'_> {
     async fn outside_call(
         &mut self,
         call: CallRef,
-        tool: &dyn Tool,
-        grant: policy::CallGrant,
+        (tool, spec): (&dyn Tool, &ToolSpec),
+        grant: CallGrant,
+        asked: &ModelCall,
         arguments: Value,
     ) -> Result<(), Leave> {
         let prepared = match self.watched(tool.prepare(arguments), None).await? {
@@ -102,17 +131,44 @@ impl Driver<'_> {
                 return self.refuse(call, outcome, fault.to_string()).await;
             }
         };
-        let effect = prepared.effect();
-        if let Err(error) = self.turn.admit_call(call, grant, effect.clone()).await {
+        let (effect, subject) = (prepared.effect(), prepared.subject());
+        let permission = self.around.toolbox.permission(spec, &subject, Some(&effect));
+        let grant = CallGrant { permission, ..grant };
+        let admitted = match prepared.background() {
+            None => self.turn.admit_call(call, grant.clone(), effect.clone()).await,
+            Some(title) => match self.turn.start_command(call, grant.clone(), effect.clone(), title).await {
+                Ok(command) => {
+                    let session = self.turn.session();
+                    self.around.background.start(session, command, prepared);
+                    return Ok(());
+                }
+                Err(error) => Err(error),
+            },
+        };
+        if let Err(error) = admitted {
             let refusal = refusal_of_call(error)?;
-            return self.refuse(call, CallOutcome::Denied, refusal.to_string()).await;
+            if refusal.code == Code::PermissionNeeded {
+                return self.ask_leave(call, grant, asked, &subject).await;
+            }
+            let outcome =
+                if refusal.code == Code::Denied { CallOutcome::Denied } else { CallOutcome::Refused };
+            return self.refuse(call, outcome, refusal.to_string()).await;
         }
-        self.follow();
-        let stop = CancellationToken::new();
-        let output = match self.watched(prepared.run(stop.clone()), Some(&stop)).await? {
-            Watched::Done(output) => output,
+        self.follow().await?;
+        let output = self.run_call(prepared).await?;
+        let result = match output {
+            Some(output) => {
+                let ran = fingerprint(asked, &output);
+                let outcome = match (output.stopped, output.succeeded) {
+                    (true, _) => CallOutcome::Stopped,
+                    (false, true) => CallOutcome::Succeeded,
+                    (false, false) => CallOutcome::Failed,
+                };
+                let (text, full_output) = toolbox::shorten(output.text);
+                CallResult { outcome, text, full_output, ran }
+            }
             // It did not end although it was told to. Reading did no harm; anything else is for the user to look at.
-            Watched::Stopping => {
+            None => {
                 let outcome = match effect {
                     Effect::Read => CallOutcome::Lost,
                     Effect::WorkState
@@ -120,22 +176,34 @@ impl Driver<'_> {
                     | Effect::Command { .. }
                     | Effect::External => CallOutcome::Uncertain,
                 };
-                let text = "stopped, but it did not end in time; inspect before repeating".to_owned();
-                return Ok(self.turn.finish_call(call, outcome, text, None).await?);
+                CallResult::plain(outcome, "stopped, but it did not end in time; inspect before repeating")
             }
         };
-        let outcome = match (output.stopped, output.succeeded) {
-            (true, _) => CallOutcome::Stopped,
-            (false, true) => CallOutcome::Succeeded,
-            (false, false) => CallOutcome::Failed,
-        };
-        let (text, full) = toolbox::shorten(output.text);
-        Ok(self.turn.finish_call(call, outcome, text, full).await?)
+        Ok(self.turn.finish_call(call, result).await?)
+    }
+
+    /// Runs an admitted call; `None` if it was stopped and did not end in time.
+    async fn run_call(&mut self, prepared: Box<dyn PreparedCall>) -> Result<Option<ToolOutput>, Leave> {
+        let stop = CancellationToken::new();
+        match self.watched(prepared.run(stop.clone()), Some(&stop)).await? {
+            Watched::Done(output) => Ok(Some(output)),
+            Watched::Stopping => Ok(None),
+        }
     }
 }
 
+/// The call with its exit status, if it ran: a call that could not be done brought nothing new (G7).
+fn fingerprint(asked: &ModelCall, output: &ToolOutput) -> Option<Fingerprint> {
+    let status = match output.exit_status {
+        Some(status) => status.to_string(),
+        None if output.succeeded => "ok".to_owned(),
+        None => return None,
+    };
+    (!output.stopped).then(|| Fingerprint::of_call(&asked.tool, &asked.arguments).with(&status))
+}
+
 /// The refusal that answers one call; what concerns the whole turn leaves the loop.
-fn refusal_of_call(error: CommandError) -> Result<policy::Rejection, Leave> {
+pub(super) fn refusal_of_call(error: CommandError) -> Result<policy::Rejection, Leave> {
     match error {
         CommandError::Rejected(rejection)
             if !matches!(rejection.code, Code::StaleEpoch | Code::TurnStopping | Code::OutOfOrder) =>

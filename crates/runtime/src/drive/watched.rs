@@ -67,7 +67,7 @@ impl Driver<'_> {
             }
         }
         match self.turn.stop_requested().await {
-            Ok(stop) => Ok(stop.is_some() || self.shutdown.is_cancelled()),
+            Ok(stop) => Ok(stop.is_some() || self.around.shutdown.is_cancelled()),
             Err(error) if is_stale(&error) => Err(Leave::Lost),
             Err(error) => {
                 tracing::warn!(%error, "the session could not be read, trying again");

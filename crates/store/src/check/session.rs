@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{Digest, Event, EventBody, Seq, SessionId, SessionState, Timestamp};
+use domain::{Digest, Event, EventBody, Evidence, Seq, SessionId, SessionState, Timestamp};
 
 use super::CheckFinding;
 use crate::engine::{Connection, Value};
@@ -19,6 +19,7 @@ struct Log {
     /// Lane, event, plan, revision, change.
     plans: BTreeSet<(String, u64, String, u64, &'static str)>,
     goals: BTreeSet<(String, u64)>,
+    evidence: BTreeSet<(String, String, u64)>,
     /// First and last event of each command key.
     keys: BTreeMap<String, (u64, u64)>,
     blobs: BTreeSet<Digest>,
@@ -79,13 +80,14 @@ pub(super) async fn check(
         if log.is_whole {
             compare_state(&log, loaded, report);
         }
-        check_lease(&loaded.head, report);
+        check_leases(&loaded.head, report);
         check_wake(&loaded.head, report);
         check_list(connection, loaded, report).await?;
     }
     if log.is_whole {
         check_plans(connection, &log, head, report).await?;
         check_goals(connection, &log, head, report).await?;
+        check_evidence(connection, &log, head, report).await?;
         check_keys(connection, &log, head, report).await?;
     }
     check_references(connection, &log, report).await?;
@@ -113,6 +115,7 @@ async fn read_log(
         kinds: BTreeSet::new(),
         plans: BTreeSet::new(),
         goals: BTreeSet::new(),
+        evidence: BTreeSet::new(),
         keys: BTreeMap::new(),
         blobs: BTreeSet::new(),
         events: 0,
@@ -167,9 +170,13 @@ impl Log {
             EventBody::GoalOpened { goal_id, .. } => {
                 self.goals.insert((goal_id.to_string(), seq));
             }
-            EventBody::CallFinished { full_output: Some(digest), .. } => {
-                self.blobs.insert(*digest);
+            EventBody::CallFinished { full_output, evidence, .. } => {
+                self.blobs.extend(full_output);
+                if let Some(Evidence::NewCall { goal_id, call }) = evidence {
+                    self.evidence.insert((goal_id.to_string(), String::from(*call), seq));
+                }
             }
+            EventBody::CommandEnded { full_output, .. } => self.blobs.extend(full_output),
             _ => {}
         }
         if let Some(key) = &event.command_key {
@@ -192,10 +199,10 @@ fn compare_state(log: &Log, loaded: &Loaded, report: &mut Report<'_>) {
     }
 }
 
-fn check_lease(head: &Head, report: &mut Report<'_>) {
+fn check_leases(head: &Head, report: &mut Report<'_>) {
     let core = &head.state.core;
     let is_running = core.running_turns().next().is_some();
-    match &head.lease {
+    match &head.leases.turn {
         None if is_running => report.add(None, "a turn runs without a lease"),
         Some(lease) if !is_running => {
             report.add(None, format!("worker {} holds a lease and no turn runs", lease.owner.worker));
@@ -208,15 +215,31 @@ fn check_lease(head: &Head, report: &mut Report<'_>) {
         }
         Some(_) | None => {}
     }
+    for command in core.commands.iter().filter(|command| !head.leases.commands.contains_key(&command.id)) {
+        report.add(None, format!("background command {} runs without a lease", command.id));
+    }
+    for (id, lease) in head.leases.commands.iter().filter(|(id, _)| core.command(**id).is_none()) {
+        let worker = &lease.owner.worker;
+        report.add(
+            None,
+            format!("worker {worker} holds a lease for background command {id}, which does not run"),
+        );
+    }
 }
 
-/// The stored moment is the one derived when the last event was decided, or one at which it would be derived again.
+/// The stored moment is the one derived when the last event was decided. What moves without an event may have stored a
+/// later one since; that one would be derived at itself again.
 fn check_wake(head: &Head, report: &mut Report<'_>) {
     let core = &head.state.core;
-    let derive = |now: Timestamp| policy::wake_at(core, head.lease.as_ref(), now);
+    let derive = |now: Timestamp| policy::wake_at(core, &head.leases, now);
     let detail = match (head.wake_at, derive(core.last_at)) {
         (None, None) => return,
-        (Some(stored), Some(derived)) if stored == derived || derive(stored) == Some(stored) => return,
+        (Some(stored), Some(derived)) if stored == derived => return,
+        (Some(stored), Some(derived))
+            if stored > derived && !head.leases.is_empty() && derive(stored) == Some(stored) =>
+        {
+            return;
+        }
         (None, Some(derived)) => format!("no wake-up is stored and one is due at {} ms", derived.0),
         (Some(stored), None) => format!("a wake-up is stored for {} ms and nothing is due", stored.0),
         (Some(stored), Some(derived)) => {
@@ -289,6 +312,27 @@ async fn check_goals(
     Ok(())
 }
 
+async fn check_evidence(
+    connection: &mut dyn Connection,
+    log: &Log,
+    head: Seq,
+    report: &mut Report<'_>,
+) -> Result<(), StoreError> {
+    let select = "SELECT goal_id, call, seq FROM evidence_rows WHERE session_id = $1 AND seq <= $2";
+    let values = vec![Value::text(&report.session), Value::from(head.0)];
+    let mut stored = BTreeSet::new();
+    for mut row in connection.rows(select.into(), values).await? {
+        stored.insert((row.text("goal_id")?, row.text("call")?, row.count("seq")?));
+    }
+    for (goal, call, seq) in stored.symmetric_difference(&log.evidence) {
+        report.add(
+            Some(Seq(*seq)),
+            format!("the new call {call} of Goal {goal} stands only in the log or only in its index"),
+        );
+    }
+    Ok(())
+}
+
 async fn check_keys(
     connection: &mut dyn Connection,
     log: &Log,
@@ -329,7 +373,7 @@ async fn check_references(
     let there: Result<BTreeSet<Digest>, _> = rows.into_iter().map(|mut row| row.parsed("digest")).collect();
     let there = there?;
     for digest in log.blobs.difference(&there) {
-        report.add(None, format!("the blob {digest} that a call's result refers to is not there"));
+        report.add(None, format!("the blob {digest} that the log refers to is not there"));
     }
     Ok(())
 }

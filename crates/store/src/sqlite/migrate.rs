@@ -1,11 +1,15 @@
-//! Bringing the schema up to date: forward only, each step once, each in a transaction.
+//! Bringing a store up to date: forward only, each step once, all that it lacks in one transaction.
+//!
+//! A build that takes a step may also make another state of an old log than the build before it, so every head is
+//! folded anew with it. A change of `apply` that needs this comes with a step, if only an empty one.
 
 use std::path::Path;
 
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
-use super::fault;
+use super::{Plain, fault};
 use crate::error::StoreError;
+use crate::refold::refold;
 use crate::store::digest;
 
 /// A step of the schema. Once it was released its text never changes: a store remembers the digest.
@@ -15,11 +19,17 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "start", sql: include_str!("../../migrations/sqlite/0001_start.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "start", sql: include_str!("../../migrations/sqlite/0001_start.sql") },
+    Migration {
+        version: 2,
+        name: "leases and evidence",
+        sql: include_str!("../../migrations/sqlite/0002_leases_and_evidence.sql"),
+    },
+];
 
 /// The schema of this build.
-pub(super) const SCHEMA: i64 = 1;
+pub(super) const SCHEMA: i64 = 2;
 
 /// The schema of a store.
 pub(super) async fn schema(path: &Path, connection: &mut SqliteConnection) -> Result<i64, StoreError> {
@@ -33,19 +43,25 @@ pub(super) async fn read_schema(connection: &mut SqliteConnection) -> Result<i64
 /// Runs the steps that a store lacks. The caller holds the store's lock.
 pub(super) async fn run(path: &Path, connection: &mut SqliteConnection) -> Result<(), StoreError> {
     let from = schema(path, connection).await?;
+    if from >= SCHEMA {
+        return Ok(());
+    }
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await.map_err(fault(path))?;
+    let result = steps(path, connection, from).await;
+    let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = sqlx::raw_sql(end).execute(&mut *connection).await.map_err(fault(path));
+    result.and(ended.map(drop))
+}
+
+async fn steps(path: &Path, connection: &mut SqliteConnection, from: i64) -> Result<(), StoreError> {
     for migration in MIGRATIONS.iter().filter(|migration| migration.version > from) {
-        let result = step(connection, migration).await;
-        if result.is_err() {
-            sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.ok();
-        }
-        result.map_err(fault(path))?;
+        step(connection, migration).await.map_err(fault(path))?;
         tracing::debug!(version = migration.version, name = migration.name, "the schema moved");
     }
-    Ok(())
+    refold(&mut Plain { path: path.into(), connection }).await
 }
 
 async fn step(connection: &mut SqliteConnection, migration: &Migration) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
     sqlx::raw_sql(migration.sql).execute(&mut *connection).await?;
     let log = "CREATE TABLE IF NOT EXISTS schema_steps \
                (version INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL) STRICT";
@@ -58,7 +74,6 @@ async fn step(connection: &mut SqliteConnection, migration: &Migration) -> Resul
         .await?;
     let set_version = format!("PRAGMA user_version = {}", migration.version);
     sqlx::raw_sql(AssertSqlSafe(set_version)).execute(&mut *connection).await?;
-    sqlx::raw_sql("COMMIT").execute(&mut *connection).await?;
     Ok(())
 }
 

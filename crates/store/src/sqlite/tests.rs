@@ -1,35 +1,32 @@
 //! Every statement that reads on a person's or a scheduler's behalf finds its rows through an index.
 
-use std::collections::BTreeSet;
-use std::sync::Mutex as StdMutex;
+use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{LaneId, PlanId, Revision, Seq, SessionId, Timestamp};
+use domain::{CommandKey, Fingerprint, GoalId, LaneId, PlanId, Revision, Seq, SessionId, Timestamp};
 
 use super::*;
-use crate::{head, read};
+use crate::batch::{Appends, Batch, Command};
+use crate::recorder::{Recorder, Statements};
+use crate::{CommandKeyed, head, read, write};
 
-/// Runs statements and keeps their texts.
-struct Recorder<'a> {
-    inner: Box<dyn Connection>,
-    statements: &'a StdMutex<Vec<String>>,
+async fn listen(engine: &Sqlite, statements: &Statements) -> Recorder<dyn Connection> {
+    Recorder { inner: engine.reader().await.unwrap(), statements: Statements::clone(statements) }
 }
 
-#[async_trait]
-impl Connection for Recorder<'_> {
-    async fn rows(&mut self, sql: Sql, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        self.statements.lock().unwrap().push(sql.to_string());
-        self.inner.rows(sql, values).await
+/// The different steps by which these statements find their rows. None sorts.
+async fn plans(engine: &Sqlite, statements: &Statements) -> String {
+    let mut plain = engine.options.connect().await.unwrap();
+    let mut found = BTreeSet::new();
+    let statements = statements.lock().unwrap().clone();
+    for statement in statements {
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+        for row in sqlx::query(explain).fetch_all(&mut plain).await.unwrap() {
+            let step: String = row.get("detail");
+            assert!(!step.contains("TEMP B-TREE"), "{step}: {statement}");
+            found.insert(step);
+        }
     }
-
-    async fn run(&mut self, sql: Sql, values: Vec<Value>) -> Result<(), StoreError> {
-        self.inner.run(sql, values).await
-    }
-}
-
-async fn steps(connection: &mut SqliteConnection, statement: &str) -> Vec<String> {
-    let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
-    let rows = sqlx::query(explain).fetch_all(connection).await.unwrap();
-    rows.iter().map(|row| row.get::<String, _>("detail")).collect()
+    found.into_iter().collect::<Vec<_>>().join("\n")
 }
 
 /// A store with one open session that has a plan.
@@ -68,8 +65,8 @@ async fn one_session() -> (tempfile::TempDir, crate::Store, Sqlite) {
 #[tokio::test]
 async fn t3_every_read_is_a_search_in_an_index() {
     let (_folder, _store, engine) = one_session().await;
-    let statements = StdMutex::new(Vec::new());
-    let mut recorder = Recorder { inner: engine.reader().await.unwrap(), statements: &statements };
+    let statements = Statements::default();
+    let mut recorder = listen(&engine, &statements).await;
     let connection: &mut dyn Connection = &mut recorder;
     let (id, lane) = (SessionId::from_u128(1), LaneId::main());
     head::load(connection, &[id, SessionId::from_u128(2)].into()).await.unwrap();
@@ -84,15 +81,7 @@ async fn t3_every_read_is_a_search_in_an_index() {
         read::sessions(connection, &filter).await.unwrap();
     }
     read::blob(connection, crate::digest(b"")).await.unwrap();
-    let mut plain = engine.options.connect().await.unwrap();
-    let mut found = BTreeSet::new();
-    for statement in statements.into_inner().unwrap() {
-        for step in steps(&mut plain, &statement).await {
-            assert!(!step.contains("TEMP B-TREE"), "{step}: {statement}");
-            found.insert(step);
-        }
-    }
-    insta::assert_snapshot!(found.into_iter().collect::<Vec<_>>().join("\n"), @"
+    insta::assert_snapshot!(plans(&engine, &statements).await, @"
     CREATE BLOOM FILTER
     LIST SUBQUERY 1
     LIST SUBQUERY 2
@@ -118,16 +107,61 @@ async fn t3_every_read_is_a_search_in_an_index() {
 #[tokio::test]
 async fn a_head_is_two_statements_however_long_the_log_is() {
     let (_folder, _store, engine) = one_session().await;
-    let statements = StdMutex::new(Vec::new());
-    let mut recorder = Recorder { inner: engine.reader().await.unwrap(), statements: &statements };
+    let statements = Statements::default();
+    let mut recorder = listen(&engine, &statements).await;
     head::load(&mut recorder, &[SessionId::from_u128(1)].into()).await.unwrap();
-    insta::assert_snapshot!(statements.into_inner().unwrap().join("\n"), @"
-    SELECT id, head_seq, kinds, core, lease, wake_at FROM sessions WHERE id IN (VALUES ($1)) ORDER BY id
+    insta::assert_snapshot!(statements.lock().unwrap().join("\n"), @"
+    SELECT id, head_seq, kinds, core, leases, wake_at FROM sessions WHERE id IN (VALUES ($1)) ORDER BY id
     SELECT session_id, seq, at, actor, kind, version, payload, command_key FROM events WHERE (session_id, seq) IN (VALUES ($1,$2))
+    ");
+}
+
+/// A command that asks for everything that can be looked up.
+fn curious(number: u128) -> Command {
+    let session = SessionId::from_u128(number);
+    let key = CommandKey::parse("key").unwrap();
+    Command {
+        session,
+        key: Some(CommandKeyed { key, payload: crate::digest(b"p") }),
+        goal: Some(GoalId::from_u128(number)),
+        evidence: Some((GoalId::from_u128(number), Fingerprint::of(["call"]))),
+        blobs: Vec::new(),
+        decide: Arc::new(|state, _| Err(policy::Rejection::unknown_session(state.id))),
+    }
+}
+
+#[tokio::test]
+async fn what_a_batch_looks_up_is_found_by_its_whole_key() {
+    let (_folder, _store, engine) = one_session().await;
+    let statements = Statements::default();
+    let mut recorder = listen(&engine, &statements).await;
+    let mut batch = Batch {
+        now: Timestamp(1),
+        sessions: BTreeMap::new(),
+        keys: BTreeMap::new(),
+        goals: BTreeSet::new(),
+        evidence: BTreeSet::new(),
+        touched: BTreeSet::new(),
+        appends: Appends::default(),
+    };
+    let commands: Vec<_> = (1..=5).map(curious).collect();
+    write::read_facts(&mut recorder, &commands.iter().collect::<Vec<_>>(), &mut batch).await.unwrap();
+    insta::assert_snapshot!(plans(&engine, &statements).await, @"
+    CREATE BLOOM FILTER
+    LIST SUBQUERY 3
+    LIST SUBQUERY 4
+    SCAN 4-ROW VALUES CLAUSE
+    SCAN CONSTANT ROW
+    SEARCH command_keys USING PRIMARY KEY (session_id=? AND command_key=?)
+    SEARCH evidence_rows USING PRIMARY KEY (session_id=? AND goal_id=? AND call=?)
+    SEARCH goal_rows USING PRIMARY KEY (session_id=? AND goal_id=?)
     ");
 }
 
 #[test]
 fn a_released_step_of_the_schema_keeps_its_text() {
-    insta::assert_snapshot!(migrate::digests().join("\n"), @"1 start 84f1e116d974a5380d4ceda2b55eb746a5063f17b9dfd0548e98d7d41fb608bd");
+    insta::assert_snapshot!(migrate::digests().join("\n"), @"
+    1 start 84f1e116d974a5380d4ceda2b55eb746a5063f17b9dfd0548e98d7d41fb608bd
+    2 leases and evidence 870688324cd17b2255eb67030135f0fd51a81af2ecabf4d6a0c41f7839ad31ae
+    ");
 }

@@ -1,23 +1,31 @@
 //! Batches: what waits together is committed together, and what is at fault in one stays alone.
 
-use domain::{InputText, LaneId, SessionId, Timestamp};
-use policy::{UserActor, UserCommand};
+use std::num::NonZeroU32;
+
+use domain::{
+    Budgets, CallOutcome, CallRef, CapabilitySet, Effect, EventBody, Evidence, Fingerprint, GoalId,
+    InputText, LaneId, ModelCall, Objective, SessionId, Timestamp, TokenUsage, TurnNumber,
+};
+use policy::{AgentCommand, CallGrant, Delivery, Owner, Permission, RuntimeCommand, UserActor, UserCommand};
 use sqlx::Connection as _;
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::recorder::{Recorder, Statements};
 use crate::sqlite::{IfMissing, Sqlite};
 
 struct Bench {
     folder: tempfile::TempDir,
     engine: Arc<dyn Engine>,
+    /// What the writers ran.
+    statements: Statements,
 }
 
 impl Bench {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let engine = Sqlite::open(&folder.path().join("a.db"), IfMissing::Create).await.unwrap();
-        Self { folder, engine: Arc::new(engine) }
+        Self { folder, engine: Arc::new(engine), statements: Statements::default() }
     }
 
     /// Lets a writer find all these commands waiting. Returns their answers and how many commits it made.
@@ -31,12 +39,15 @@ impl Bench {
         }
         drop(sender);
         let commits = watch::Sender::new(0);
+        let inner = self.engine.writer().await.unwrap();
+        let recorder: Box<Recorder<dyn Writer>> =
+            Box::new(Recorder { inner, statements: Statements::clone(&self.statements) });
         let task = WriterTask {
             engine: Arc::clone(&self.engine),
             clock: Arc::new(ManualClock::new(Timestamp(1))),
             messages,
             commits: commits.clone(),
-            connection: None,
+            connection: Some(recorder),
         };
         task.run().await;
         let mut answers = Vec::new();
@@ -45,6 +56,16 @@ impl Bench {
         }
         let count = *commits.borrow();
         (answers, count)
+    }
+
+    /// The statements since the last look, each up to its first value.
+    fn ran(&self) -> String {
+        let statements = std::mem::take(&mut *self.statements.lock().unwrap());
+        let starts = statements.iter().map(|statement| {
+            let end = statement.find(" VALUES").or(statement.find(" IN (")).unwrap_or(statement.len());
+            statement[..end].split(" (").next().unwrap_or_default().to_owned()
+        });
+        starts.collect::<Vec<_>>().join("\n")
     }
 
     /// Makes the database refuse events whose payload holds "poison".
@@ -63,6 +84,7 @@ fn command(session: u128, command: UserCommand) -> Command {
         session: SessionId::from_u128(session),
         key: None,
         goal: None,
+        evidence: None,
         blobs: Vec::new(),
         decide: Arc::new(move |state, facts| {
             policy::decide(state, policy::Command::User(&user, &command), facts)
@@ -77,7 +99,88 @@ fn open(session: u128) -> Command {
 
 fn submit(session: u128, text: &str) -> Command {
     let text = InputText::parse(text).unwrap();
-    command(session, UserCommand::SubmitInput { lane: LaneId::main(), text })
+    let (lane, delivery) = (LaneId::main(), Delivery::Queue);
+    command(session, UserCommand::SubmitInput { lane, text, delivery, resume: false })
+}
+
+fn by_runtime(session: u128, command: RuntimeCommand) -> Command {
+    let worker = "worker".parse().unwrap();
+    Command {
+        decide: Arc::new(move |state, facts| {
+            policy::decide(state, policy::Command::Runtime(&worker, &command), facts)
+        }),
+        ..open(session)
+    }
+}
+
+/// A session with a Goal whose turn has this many calls, all admitted.
+fn looking(session: u128, calls: u32) -> Vec<Command> {
+    let objective = Objective::parse("o").unwrap();
+    let (goal_id, budgets) = (GoalId::from_u128(5), Budgets::default());
+    let set = UserCommand::SetGoal { goal_id, objective, criteria: None, budgets, replace: false };
+    let owner = Owner { worker: "worker".parse().unwrap(), place: String::new(), pid: 1, started: 1 };
+    let admit = RuntimeCommand::AdmitTurn {
+        lane: LaneId::main(),
+        owner,
+        model: "scripted".parse().unwrap(),
+        scope: policy::Scope::All,
+        max_requests: NonZeroU32::MIN,
+    };
+    let turn = TurnNumber(1);
+    let call = |_| ModelCall { tool: "look".to_owned(), arguments: "{}".to_owned() };
+    let response = RuntimeCommand::RecordResponse {
+        turn,
+        text: String::new(),
+        calls: (0..calls).map(call).collect(),
+        usage: TokenUsage::default(),
+    };
+    let mut commands = vec![
+        open(session),
+        command(session, set),
+        by_runtime(session, admit),
+        by_runtime(session, RuntimeCommand::BeginRequest { turn, estimated_input: 1 }),
+        by_runtime(session, response),
+    ];
+    commands.extend((0..calls).map(|index| {
+        let nothing = CapabilitySet::of(&[]);
+        let permission = Permission::Allow;
+        let grant = CallGrant { requires: nothing, grant: nothing, tool_is_allowed: true, permission };
+        let call = CallRef { turn, request: 1, index };
+        let admit = AgentCommand::AdmitCall { call, grant, effect: Effect::Read };
+        Command {
+            decide: Arc::new(move |state, facts| {
+                policy::decide(state, policy::Command::Agent(&admit), facts)
+            }),
+            ..open(session)
+        }
+    }));
+    commands
+}
+
+/// The end of a call that ran as `ran`.
+fn finish(session: u128, index: u32, ran: &str) -> Command {
+    let ran = Fingerprint::of([ran]);
+    let finish = RuntimeCommand::FinishCall {
+        call: CallRef { turn: TurnNumber(1), request: 1, index },
+        outcome: CallOutcome::Succeeded,
+        result: String::new(),
+        full_output: None,
+        ran: Some(ran),
+    };
+    Command { evidence: Some((GoalId::from_u128(5), ran)), ..by_runtime(session, finish) }
+}
+
+/// Whether each finished call was new.
+fn new_calls(answers: &[Answer]) -> Vec<bool> {
+    let events = answers.iter().filter_map(|answer| answer.as_ref().ok()).flat_map(|done| &done.events);
+    events
+        .filter_map(|event| match &event.body {
+            EventBody::CallFinished { evidence, .. } => {
+                Some(matches!(evidence, Some(Evidence::NewCall { .. })))
+            }
+            _ => None,
+        })
+        .collect()
 }
 
 /// The head after each accepted command; the message of each other.
@@ -145,4 +248,67 @@ async fn a_caller_that_is_gone_does_not_stop_its_command() {
     task.run().await;
     let (answers, _) = bench.run(vec![submit(1, "x")]).await;
     assert_eq!(told(&answers), ["2"]);
+}
+
+#[tokio::test]
+async fn g7_calls_that_wait_together_are_new_once() {
+    let bench = Bench::new().await;
+    let mut commands = looking(1, 3);
+    commands.extend(looking(2, 1));
+    commands.extend([finish(1, 0, "a"), finish(1, 1, "a"), finish(2, 0, "a"), finish(1, 2, "b")]);
+    let (answers, commits) = bench.run(commands).await;
+    assert_eq!((new_calls(&answers), commits), (vec![true, false, true, true], 1));
+    bench.run(looking(3, 2)).await;
+    let (answers, _) = bench.run(vec![finish(3, 0, "a")]).await;
+    assert_eq!(new_calls(&answers), [true]);
+    let (answers, _) = bench.run(vec![finish(3, 1, "a")]).await;
+    assert_eq!(new_calls(&answers), [false]);
+}
+
+#[tokio::test]
+async fn g7_a_call_that_was_not_recorded_is_new_the_next_time() {
+    let bench = Bench::new().await;
+    let mut commands = looking(1, 3);
+    // Refused: the call has its result. What it asked about is not noted.
+    commands.extend([finish(1, 0, "a"), finish(1, 0, "b"), finish(1, 1, "b")]);
+    let (answers, commits) = bench.run(commands).await;
+    assert_eq!((new_calls(&answers), commits), (vec![true, true], 1));
+    // At fault: nothing of the commit it shares is there, until each is run alone.
+    bench.poison().await;
+    let (answers, commits) = bench.run(vec![finish(1, 2, "c"), submit(1, "poison")]).await;
+    assert_eq!((new_calls(&answers), commits), (vec![true], 1));
+    assert!(told(&answers)[1].contains("poisoned"));
+}
+
+#[tokio::test]
+async fn only_a_batch_that_asks_for_evidence_spends_statements_on_it() {
+    let bench = Bench::new().await;
+    bench.run(looking(1, 3)).await;
+    bench.ran();
+    bench.run(vec![submit(1, "a"), submit(1, "b")]).await;
+    let plain = bench.ran();
+    bench.run(vec![finish(1, 0, "a"), finish(1, 1, "b")]).await;
+    let asking = bench.ran();
+    bench.run(vec![finish(1, 2, "a")]).await;
+    let seen = bench.ran();
+    insta::assert_snapshot!(format!("{plain}\n\n{asking}\n\n{seen}"), @"
+    SELECT id, head_seq, kinds, core, leases, wake_at FROM sessions WHERE id
+    INSERT INTO sessions
+    INSERT INTO events
+    INSERT INTO events
+
+    SELECT id, head_seq, kinds, core, leases, wake_at FROM sessions WHERE id
+    SELECT session_id, goal_id, call FROM evidence_rows WHERE
+    SELECT session_id, goal_id, call FROM evidence_rows WHERE
+    INSERT INTO sessions
+    INSERT INTO events
+    INSERT INTO events
+    INSERT INTO evidence_rows
+    INSERT INTO evidence_rows
+
+    SELECT id, head_seq, kinds, core, leases, wake_at FROM sessions WHERE id
+    SELECT session_id, goal_id, call FROM evidence_rows WHERE
+    INSERT INTO sessions
+    INSERT INTO events
+    ");
 }

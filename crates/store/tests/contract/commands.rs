@@ -54,7 +54,7 @@ async fn e4_an_event_has_number_time_actor_kind_versioned_payload_and_key() {
         insta::allow_duplicates!(insta::assert_snapshot!(events.join("\n"), @r#"
         events | session_id 00000000-0000-0000-0000-000000000001 | seq 1 | at 1800000000000 | actor {"type":"user","client":"test"} | kind session_opened | version 1 | payload {"workspace":"/w","agent":"build"} | command_key NULL
         events | session_id 00000000-0000-0000-0000-000000000001 | seq 2 | at 1800000000000 | actor {"type":"user","client":"test"} | kind input_queued | version 1 | payload {"lane":"main","input":"user","text":"export it"} | command_key from a client
-        events | session_id 00000000-0000-0000-0000-000000000001 | seq 3 | at 1800000000000 | actor {"type":"runtime","worker":"worker"} | kind turn_started | version 1 | payload {"turn":1,"lane":"main","agent":"build","model":"scripted","trigger":{"type":"input","rows":[2]},"goal":null} | command_key NULL
+        events | session_id 00000000-0000-0000-0000-000000000001 | seq 3 | at 1800000000000 | actor {"type":"runtime","worker":"worker"} | kind turn_started | version 1 | payload {"turn":1,"lane":"main","agent":"build","model":"scripted","trigger":{"type":"input","rows":[2]},"goal":null,"max_requests":250} | command_key NULL
         "#));
     })
     .await;
@@ -128,8 +128,8 @@ async fn t5_a_renewed_lease_is_stored_without_an_event() {
         let renewed = run(&store, id, RuntimeCommand::RenewLease { turn, owner: owner() }).await.unwrap();
         assert!(renewed.events.is_empty());
         let head = store.head(id).await.unwrap().unwrap();
-        let expires = started.lease.unwrap().expires_at.plus_ms(1_000);
-        assert_eq!(head.lease.unwrap().expires_at, expires);
+        let expires = started.leases.turn.unwrap().expires_at.plus_ms(1_000);
+        assert_eq!(head.leases.turn.unwrap().expires_at, expires);
         assert_eq!(head.wake_at, Some(expires));
         assert_eq!(head.state, started.state);
     })

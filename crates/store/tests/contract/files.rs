@@ -123,7 +123,7 @@ async fn a_store_of_a_newer_schema_is_refused_and_not_changed() {
         assert!(matches!(error, StoreError::NewerSchema { found: 99, .. }), "{error:?}");
         let text = error.to_string().replace(&site.path().display().to_string(), "a.db");
         insta::allow_duplicates!(
-            insta::assert_snapshot!(text, @"a.db has schema 99 and this build knows 1; use the newer zuno that made it")
+            insta::assert_snapshot!(text, @"a.db has schema 99 and this build knows 2; use the newer zuno that made it")
         );
     }
     assert_eq!(site.dump().await, before);

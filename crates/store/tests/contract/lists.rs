@@ -41,7 +41,7 @@ async fn t3_due_sessions_are_found_by_the_moment_stored_with_each_change() {
         assert_eq!(store.next_wake_at(Some("/a")).await.unwrap(), Some(now));
         assert_eq!(store.next_wake_at(Some("/c")).await.unwrap(), None);
         // While a turn runs, the end of its lease is the next moment.
-        let lease = run(&store, session(2), admit_turn()).await.unwrap().lease.unwrap();
+        let lease = run(&store, session(2), admit_turn()).await.unwrap().leases.turn.unwrap();
         assert_eq!(store.due(now, None, 10).await.unwrap(), [session(1)]);
         assert!(!store.head(session(2)).await.unwrap().unwrap().is_due(now));
         assert_eq!(store.due(lease.expires_at, None, 10).await.unwrap(), [session(1), session(2)]);

@@ -21,9 +21,9 @@ async fn e1_events_are_numbered_without_a_gap_and_fold_to_the_stored_state() {
         let head = store.head(id).await.unwrap().unwrap();
         assert_eq!(*head.state, SessionState::fold(id, &page.events));
         assert_eq!(head.state, last.state);
-        assert_eq!(head.lease, last.lease);
+        assert_eq!(head.leases, last.leases);
         assert_eq!(head.wake_at, last.wake_at);
-        assert!(head.lease.is_some() && head.wake_at.is_some());
+        assert!(head.leases.turn.is_some() && head.wake_at.is_some());
     })
     .await;
 }

@@ -1,5 +1,6 @@
 //! An engine to test, and the commands that tests send.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use domain::{
     Revision, SessionId, SessionState, Snapshot, StepStatus, Timestamp,
 };
 use policy::{
-    Command, Decision, Facts, Owner, PlanUpdate, Rejection, RuntimeCommand, UserActor, UserCommand,
+    Command, Decision, Delivery, Facts, Owner, PlanUpdate, Rejection, RuntimeCommand, UserActor, UserCommand,
 };
 use store::{Ask, CommandKeyed, Committed, ExecuteError, ManualClock, Store, StoreUrl, digest};
 
@@ -123,12 +124,19 @@ pub(crate) fn open_session() -> UserCommand {
 }
 
 pub(crate) fn submit(text: &str) -> UserCommand {
-    UserCommand::SubmitInput { lane: LaneId::main(), text: InputText::parse(text).unwrap() }
+    let (text, delivery) = (InputText::parse(text).unwrap(), Delivery::Queue);
+    UserCommand::SubmitInput { lane: LaneId::main(), text, delivery, resume: false }
 }
 
 pub(crate) fn admit_turn() -> RuntimeCommand {
     let model: ModelName = "scripted".parse().unwrap();
-    RuntimeCommand::AdmitTurn { lane: LaneId::main(), owner: owner(), model, scope: policy::Scope::All }
+    RuntimeCommand::AdmitTurn {
+        lane: LaneId::main(),
+        owner: owner(),
+        model,
+        scope: policy::Scope::All,
+        max_requests: NonZeroU32::new(250).unwrap(),
+    }
 }
 
 /// An update of a plan of three steps: `done` steps are completed, the next one is in progress.

@@ -1,0 +1,267 @@
+//! `zuno requests`: what agents ask a person, in any session, and the answers (I4).
+
+use clap::{Args, Subcommand};
+use domain::{Answer, Asked, Code, HumanRequest, Remark, RequestId, SessionId};
+use policy::Rejection;
+use runtime::{Outlook, SessionView};
+use serde::Serialize;
+
+use crate::context::{Context, Opened};
+use crate::exit::{CliError, Exit};
+use crate::output;
+use crate::render::{self, Hints};
+use crate::verbs::among::{self, Among, WhereItIs};
+use crate::{input, verbs};
+
+/// What to do about requests.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RequestsVerb {
+    /// List what waits for your answer, the oldest of each session first
+    List(Among),
+    /// Answer a request by its number
+    #[command(long_about = ANSWER_HELP)]
+    Answer(AnswerArgs),
+    /// Let the call of a request run, once
+    Allow(AllowArgs),
+    /// Deny the call of a request, or decline to answer a question
+    Deny(DenyArgs),
+}
+
+const ANSWER_HELP: &str = "\
+Answers a request by its number, from any terminal and also after a restart.
+
+A question is answered with the number of one of its options, or in words of your own. A request for leave to run a \
+call is answered with allow or deny; words after deny tell the agent why.
+
+A request is settled once: a second answer changes nothing. The Goal that was paused for it goes on as soon as a \
+worker runs: `zuno goal run`, or `zuno run --session ID` for a session without a Goal.";
+
+/// Arguments of `requests answer`.
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    #[command(flatten)]
+    of: WhereItIs,
+    /// The number of the request
+    #[arg(value_name = "N", value_parser = parse_number)]
+    request: RequestId,
+    /// The answer: the number of an option or any text, or allow or deny; `-` reads it from stdin
+    #[arg(value_name = "ANSWER", required = true, num_args = 1..)]
+    answer: Vec<String>,
+    /// Take the answer as it is, also if it looks like the number of an option
+    #[arg(long)]
+    text: bool,
+}
+
+/// Arguments of `requests allow`.
+#[derive(Debug, Args)]
+pub(crate) struct AllowArgs {
+    #[command(flatten)]
+    of: WhereItIs,
+    /// The number of the request
+    #[arg(value_name = "N", value_parser = parse_number)]
+    request: RequestId,
+}
+
+/// Arguments of `requests deny`.
+#[derive(Debug, Args)]
+pub(crate) struct DenyArgs {
+    #[command(flatten)]
+    of: WhereItIs,
+    /// The number of the request
+    #[arg(value_name = "N", value_parser = parse_number)]
+    request: RequestId,
+    /// Why, for the agent
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+fn parse_number(text: &str) -> Result<RequestId, &'static str> {
+    text.parse().map(RequestId).map_err(|_| "a request has a number from 1; `zuno requests list` shows it")
+}
+
+impl RequestsVerb {
+    pub(crate) const fn is_user_act(&self) -> bool {
+        match self {
+            Self::List(_) => false,
+            Self::Answer(_) | Self::Allow(_) | Self::Deny(_) => true,
+        }
+    }
+}
+
+/// An open request as `requests list --json` shows it.
+#[derive(Serialize)]
+struct Listed<'v> {
+    session: SessionId,
+    title: Option<&'v str>,
+    workspace: &'v str,
+    request: &'v HumanRequest,
+}
+
+#[derive(Serialize)]
+struct List<'v> {
+    requests: Vec<Listed<'v>>,
+}
+
+/// What became of an answer.
+#[derive(Serialize)]
+struct Settled<'v> {
+    session: SessionId,
+    request: RequestId,
+    /// Whether this settled it; otherwise it was settled before, and stays as it was.
+    changed: bool,
+    outlook: &'v Outlook,
+}
+
+/// Runs it.
+pub(crate) async fn run(context: &Context, verb: RequestsVerb) -> Result<Exit, CliError> {
+    let opened = context.open().await?;
+    match verb {
+        RequestsVerb::List(among) => list(context, &opened, among).await,
+        RequestsVerb::Answer(args) => {
+            let text = input::prompt(&args.answer.join(" ")).await?;
+            settle(context, &opened, args.of, args.request, |asked, hints| {
+                read(asked, text.trim_end(), args.text, hints)
+            })
+            .await
+        }
+        RequestsVerb::Allow(args) => {
+            settle(context, &opened, args.of, args.request, |asked, hints| match asked.asked {
+                Asked::Permission { .. } => Ok(Answer::Allow),
+                Asked::Input { .. } => Err(wrong(asked, hints)),
+            })
+            .await
+        }
+        RequestsVerb::Deny(args) => {
+            let reason = args.reason.as_deref().map(reason).transpose()?;
+            settle(context, &opened, args.of, args.request, |_, _| Ok(Answer::Deny { reason })).await
+        }
+    }
+}
+
+fn reason(text: &str) -> Result<Remark, Rejection> {
+    input::text("I4", "reason", text)
+}
+
+async fn list(context: &Context, opened: &Opened, among: Among) -> Result<Exit, CliError> {
+    let views = among.views(context, opened).await?;
+    let of = |view: &'_ SessionView| view.requests.len();
+    if views.iter().map(of).sum::<usize>() == 0 {
+        output::remark(&format!("nothing waits for your answer {}", among.place()));
+    }
+    let listed = views.iter().flat_map(|view| {
+        view.requests.iter().map(|request| Listed {
+            session: view.session,
+            title: view.title.as_deref(),
+            workspace: &view.workspace,
+            request,
+        })
+    });
+    let requests = List { requests: listed.collect() };
+    let now = opened.sessions.now();
+    context.out.answer(&requests, || {
+        let entry = |view: &SessionView, request: &HumanRequest| {
+            let age_ms = now.0.saturating_sub(request.at.0);
+            let head =
+                among::head(&format!("request {}", request.id), age_ms, view.session, view.title.as_deref());
+            let hints = among::hints(context, &views, view, |view| has(view, request.id));
+            let ways = render::wrapped(2, &render::ways_to_answer(request, hints));
+            format!("{head}\n{}  {ways}\n", render::in_full(request, 2))
+        };
+        let entries = views.iter().flat_map(|view| view.requests.iter().map(move |request| (view, request)));
+        entries.map(|(view, request)| entry(view, request)).collect::<Vec<_>>().join("\n")
+    })?;
+    Ok(Exit::Done)
+}
+
+fn has(view: &SessionView, request: RequestId) -> bool {
+    view.requests.iter().any(|open| open.id == request)
+}
+
+/// Finds a request, settles it with the answer that is made for it, and says what follows.
+async fn settle(
+    context: &Context,
+    opened: &Opened,
+    of: WhereItIs,
+    request: RequestId,
+    answer: impl FnOnce(&HumanRequest, Hints) -> Result<Answer, Rejection>,
+) -> Result<Exit, CliError> {
+    let view = of.find(context, opened, &format!("a request {request}"), |view| has(view, request)).await?;
+    let session = view.session;
+    let hints = Hints::of(session);
+    let Some(asked) = view.requests.iter().find(|open| open.id == request) else {
+        let known = opened.store.head(session).await?.map(|head| head.state.core.last_request);
+        if request == RequestId(0) || known.is_none_or(|last| request > last) {
+            return Err(CliError::NotFound(format!(
+                "no request {request} waits for an answer; `zuno requests list` shows those that do"
+            )));
+        }
+        let settled = Settled { session, request, changed: false, outlook: &view.outlook };
+        context.out.answer(&settled, || {
+            format!("request {request} of session {session} was settled before; nothing changed")
+        })?;
+        return Ok(Exit::Done);
+    };
+    let answer = answer(asked, hints)?;
+    let said = render::settled(&domain::RequestEnd::Answered { answer: answer.clone() });
+    let view = opened.door.answer(session, request, answer).await?;
+    let settled = Settled { session, request, changed: true, outlook: &view.outlook };
+    context.out.answer(&settled, || {
+        let next = render::next(&view, hints, opened.sessions.now());
+        format!("request {request} {said}\nnext: {}", render::wrapped(6, &next))
+    })?;
+    Ok(Exit::Done)
+}
+
+/// The answer that a person's words are to this request. `literal`: a number is no option.
+pub(super) fn read(
+    request: &HumanRequest,
+    words: &str,
+    literal: bool,
+    hints: Hints,
+) -> Result<Answer, Rejection> {
+    match &request.asked {
+        Asked::Permission { .. } => {
+            let (first, rest) = words.trim().split_once(char::is_whitespace).unwrap_or((words.trim(), ""));
+            match first.to_lowercase().as_str() {
+                "allow" | "yes" | "y" if rest.is_empty() => Ok(Answer::Allow),
+                "deny" | "no" | "n" => {
+                    let why = Some(rest.trim()).filter(|why| !why.is_empty());
+                    Ok(Answer::Deny { reason: why.map(reason).transpose()? })
+                }
+                _ => Err(wrong(request, hints)),
+            }
+        }
+        Asked::Input { options, .. } => {
+            let is_option = |text: &&domain::AnswerOption| text.as_str() == words.trim();
+            let number: Option<usize> = words.trim().parse().ok();
+            let numbered = |number: usize| number.checked_sub(1).and_then(|at| options.get(at));
+            let chosen = match number {
+                None => words,
+                Some(_) if literal || options.is_empty() => words,
+                // An option that is a number itself is meant by it.
+                Some(number) => match options.iter().find(is_option).or_else(|| numbered(number)) {
+                    Some(option) => option.as_str(),
+                    None => return Err(no_such_option(request, options.len())),
+                },
+            };
+            Ok(Answer::Text { text: input::text("I4", "answer", chosen)? })
+        }
+    }
+}
+
+fn no_such_option(request: &HumanRequest, options: usize) -> Rejection {
+    let message = format!(
+        "request {} has the options 1 to {options}; choose one, or give the number as your own words with --text",
+        request.id
+    );
+    Rejection::new("I4", Code::WrongAnswer, message)
+}
+
+fn wrong(request: &HumanRequest, hints: Hints) -> Rejection {
+    let kind = match request.asked {
+        Asked::Input { .. } => "is a question",
+        Asked::Permission { .. } => "asks for leave to run a call",
+    };
+    let message = format!("request {} {kind}; {}", request.id, render::ways_to_answer(request, hints));
+    Rejection::new("I4", Code::WrongAnswer, message)
+}
