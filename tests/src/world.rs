@@ -80,6 +80,16 @@ impl<C: Clock + 'static> World<C> {
         Self { clock, store, sessions, user, tape: Arc::default(), home }
     }
 
+    /// The same store and workspace as another process finds them: nothing that was held in memory is left.
+    #[must_use]
+    pub async fn restarted(self) -> Self {
+        self.store.close().await;
+        let url = StoreUrl::Sqlite(self.home.path().join("zuno.db"));
+        let store = Store::open(&url, Arc::clone(&self.clock) as Arc<dyn Clock>).await.unwrap();
+        let (sessions, user) = runtime::open(store.clone(), "test".parse().unwrap());
+        Self { store, sessions, user, tape: Arc::default(), clock: self.clock, home: self.home }
+    }
+
     /// The time by the store's clock.
     pub fn clock_now(&self) -> Timestamp {
         self.clock.now()

@@ -26,6 +26,13 @@ pub enum Recovery {
     },
 }
 
+/// A file to be looked at for a Goal that waits for it.
+pub(crate) struct Look {
+    pub(crate) workspace: String,
+    pub(crate) goal_id: GoalId,
+    pub(crate) path: WaitedPath,
+}
+
 impl Sessions {
     /// Ends the session's running turn if its owner is gone: once, whoever tries it at the same time.
     pub async fn recover(
@@ -88,17 +95,15 @@ impl Sessions {
     }
 
     /// The file that the Goal waits for, when it is time to look at it (G10).
-    pub(crate) async fn file_to_look_at(
-        &self,
-        session: SessionId,
-    ) -> Result<Option<(GoalId, WaitedPath)>, CommandError> {
+    pub(crate) async fn file_to_look_at(&self, session: SessionId) -> Result<Option<Look>, CommandError> {
         let head = self.head(session).await?;
+        let workspace = head.state.core.workspace.clone().unwrap_or_default();
         let is_due = head.leases.next_look.is_none_or(|at| at <= self.now());
         let goal = head.state.core.goal.as_ref().filter(|goal| is_due && goal.is_active());
         let wait =
             goal.and_then(|goal| Some((goal.id, goal.wait.as_ref()?))).filter(|(_, wait)| !wait.is_met);
-        Ok(wait.and_then(|(goal, wait)| match &wait.condition {
-            Condition::File { path, .. } => Some((goal, path.clone())),
+        Ok(wait.and_then(|(goal_id, wait)| match &wait.condition {
+            Condition::File { path, .. } => Some(Look { workspace, goal_id, path: path.clone() }),
             Condition::Time | Condition::Command { .. } | Condition::Inbox => None,
         }))
     }

@@ -219,12 +219,13 @@ impl Engine {
         if !lost.is_empty() {
             return Ok(self.recovered(session, lost));
         }
+        self.look_at_file(session).await?;
         let view = self.sessions.view(session).await?;
         match view.next {
             NextAction::WaitFor { what: Awaited::Turn { .. } } => {
                 self.recover(session, &view.workspace).await
             }
-            NextAction::WaitFor { what } => self.wait_for(session, what, &view.workspace).await,
+            NextAction::WaitFor { what } => Ok(Step::WaitFor { what, until: view.wake_at }),
             NextAction::WaitUntil { at, .. } => Ok(Step::WaitUntil { at }),
             NextAction::Idle { why } => Ok(Step::Idle { why }),
             NextAction::RunGoal { .. } if scope == Scope::InputOnly => Ok(Step::GoalHeldBack),
@@ -242,23 +243,15 @@ impl Engine {
     }
 
     /// Looks at a file that the Goal waits for, when that is due (G10).
-    async fn wait_for(
-        &self,
-        session: SessionId,
-        what: Awaited,
-        workspace: &str,
-    ) -> Result<Step, EngineError> {
-        if let Some((goal_id, path)) = self.sessions.file_to_look_at(session).await? {
-            let (_, evidence) = self.open(workspace).await?;
-            // What cannot be read is as good as gone: the agent is to look at it.
-            let found = evidence.file_version(path.as_str()).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, %path, "a file that is waited for cannot be read");
-                None
-            });
-            self.sessions.looked_at_file(session, goal_id, found).await?;
-        }
-        let until = self.sessions.view(session).await?.wake_at;
-        Ok(Step::WaitFor { what, until })
+    async fn look_at_file(&self, session: SessionId) -> Result<(), EngineError> {
+        let Some(look) = self.sessions.file_to_look_at(session).await? else { return Ok(()) };
+        let (_, evidence) = self.open(&look.workspace).await?;
+        // What cannot be read is as good as gone: the agent is to look at it.
+        let found = evidence.file_version(look.path.as_str()).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %look.path, "a file that is waited for cannot be read");
+            None
+        });
+        Ok(self.sessions.looked_at_file(session, look.goal_id, found).await?)
     }
 
     async fn recover(&self, session: SessionId, workspace: &str) -> Result<Step, EngineError> {
