@@ -51,7 +51,7 @@ async fn g4_128_000_tokens_a_call_against_30_000_000_stop_with_at_most_one_call_
     };
     world.goal_within(session, "work for ever", budgets).await;
     let answers = |number: usize, _: &ModelRequest| {
-        Ok(spent(A_CALL, 0, if number % 20 == 0 { text("more to do") } else { progress(number) }))
+        Ok(spent(A_CALL, 0, if number.is_multiple_of(20) { text("more to do") } else { progress(number) }))
     };
     let model = Probe::on(answering(answers));
     let engine = world.engine(model.clone());

@@ -24,13 +24,15 @@ const PAGE: &str = "docs/reference/guarantees.md";
 const FIGURES: &str = "target/proof";
 
 /// The parts of the page in their order: the name of the figures' file, and the heading.
-const PARTS: [(&str, &str); 5] = [
+const PARTS: [(&str, &str); 4] = [
     ("model", "Model checking"),
     ("simulation", "Deterministic simulation"),
     ("processes", "Real processes"),
-    ("incidents", "Published incidents"),
     ("endurance", "A whole Goal under random kills"),
 ];
+
+/// Where the incidents are played, one test for each.
+const INCIDENTS: &str = "tests/scenarios/incidents.rs";
 
 /// The faults of the first table, and what each means.
 const FAULTS: [(&str, &str); 4] = [
@@ -90,6 +92,8 @@ fn prove(workspace: &Workspace, effort: Effort, steps: &mut Steps) -> Result<(),
     let mut run: Vec<_> = run.split(' ').collect();
     run.extend(["--filterset", "test(/(^|::)prove_/)"]);
     steps.cargo_with(workspace, "proofs", &run, &variables)?;
+    let incidents = "nextest run --release --package tests --test scenarios --filterset test(/^incidents::/)";
+    steps.cargo(workspace, "incidents", &incidents.split(' ').collect::<Vec<_>>())?;
     steps.run("page", || write_page(workspace, &figures, effort))
 }
 
@@ -100,7 +104,8 @@ fn write_page(workspace: &Workspace, figures: &Path, effort: Effort) -> Result<(
         let text = fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
         found.insert(part, serde_json::from_str::<Figures>(&text)?);
     }
-    let page = page(&found, effort);
+    let mut page = page(&found, effort);
+    page.push_str(&incidents(&workspace.read(INCIDENTS)?));
     let path = workspace.root.join(PAGE);
     fs::write(&path, page).map_err(|source| Error::File { path, source })?;
     println!("   {PAGE}");
@@ -147,6 +152,32 @@ fn page(found: &BTreeMap<&str, Figures>, effort: Effort) -> String {
     page
 }
 
+/// The tests that play what was reported of agents in the field, by their names: a rule id and a sentence.
+fn incidents(source: &str) -> String {
+    let mut text = format!(
+        "\n## Published incidents\n\nWhat agents in the field were reported to do, each played to its end by one test of \
+         `{INCIDENTS}`, all of which passed before this page was written:\n\n"
+    );
+    let mut is_test = false;
+    for line in source.lines() {
+        let name = line.trim_start().strip_prefix("async fn ").and_then(|rest| rest.split_once('('));
+        if let Some((name, _)) = name.filter(|_| is_test) {
+            let is_rule = |word: &&str| {
+                let (letter, number) = word.split_at(1.min(word.len()));
+                letter.chars().all(|c| c.is_ascii_lowercase())
+                    && !number.is_empty()
+                    && number.chars().all(|c| c.is_ascii_digit())
+            };
+            let words: Vec<_> = name.split('_').collect();
+            let rules: Vec<_> =
+                words.iter().take_while(|word| is_rule(word)).map(|word| word.to_uppercase()).collect();
+            let _ = writeln!(text, "- **{}** {}", rules.join(", "), words[rules.len()..].join(" "));
+        }
+        is_test = line.contains("#[tokio::test]");
+    }
+    text
+}
+
 fn markdown(table: &Table) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
@@ -165,6 +196,12 @@ fn markdown(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_incident_is_a_test_told_by_its_name() {
+        let source = "#[tokio::test]\nasync fn g4_t6_a_budget_of_500_holds() {}\nasync fn status() {}\n";
+        assert!(incidents(source).ends_with("\n\n- **G4, T6** a budget of 500 holds\n"));
+    }
 
     #[test]
     fn the_page_sums_the_faults_and_shows_each_part() {
