@@ -103,7 +103,7 @@ pub struct RemoteSettings {
     pub context_tokens: u64,
 }
 
-/// How long a silent or slow server is waited for. Waiting shows as a failed turn at worst: nothing is lost by it.
+/// How long a silent or slow server is waited for, and how much one may send. Waiting shows as a failed turn at worst: nothing is lost by it.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     /// To connect. An unreachable host otherwise takes the system's two minutes.

@@ -5,6 +5,7 @@ mod log;
 mod reports;
 mod taxonomy;
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use domain::{CapabilitySet, FailureKind, TokenUsage};
@@ -16,6 +17,7 @@ use super::server::{
     role, text, usage,
 };
 use super::*;
+use crate::{ModelSettings, build};
 use log::Log;
 
 const KEY: &str = "sk-very-secret-key";
@@ -196,6 +198,18 @@ async fn t6_a_cut_answer_is_a_failure_however_it_was_cut() {
     // Nothing but a promise.
     check_failure(vec![opening(), closing()], kind, "sent no answer").await;
     check_failure(vec![opening(), piece(": keep-alive\n\n"), closing()], kind, "sent no answer").await;
+}
+
+#[tokio::test]
+async fn t9_silence_is_borne_for_as_long_as_the_table_says() {
+    let server = Server::start(vec![vec![Step::Hold]]).await;
+    let table =
+        format!("protocol = \"openai-chat\"\nmodel = \"m\"\nbase_url = \"{}\"\nidle_seconds = 1", server.url);
+    let table: ModelSettings = toml::from_str(&table).unwrap();
+    let model = build(&"main".parse().unwrap(), &table, &|_| None, Path::new(".")).unwrap();
+    let failure = model.respond(&request(), &|_| {}).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Transport, "{failure}");
+    assert!(failure.detail.contains("the server was silent for 1s"), "{failure}");
 }
 
 #[tokio::test]
