@@ -6,9 +6,8 @@
 //! a guard either: with an empty system prompt every refusal is the same (C7).
 //!
 //! The tour: a [`Role`] is a row of one table. [`is_offered`] and [`call_grant`] narrow it to one tool. [`WORK_TOOLS`]
-//! lists the tools that act on the session itself. [`PermissionRules`] say
-//! of one call what the configuration of a person wants. [`system_prompt`] is the stable head of every request and
-//! [`work_state_section`] its changing tail.
+//! lists the tools that act on the session itself. [`PermissionRules`] say of one call what a person's configuration
+//! wants. [`system_prompt`] is the stable head of every request and [`work_state_section`] its changing tail.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

@@ -4,6 +4,7 @@
 //! names the environment variable that holds its key.
 
 mod file;
+mod permissions;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +13,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agents::ToolAllowList;
+use agents::{PermissionRules, ToolAllowList};
 use domain::{AgentName, Budgets, ModelName};
 use models::ModelSettings;
 use runtime::{Model, Settings};
@@ -100,6 +101,8 @@ pub(crate) struct Limits {
     pub(crate) budgets: Budgets,
     /// The tools that are let through.
     pub(crate) tools: ToolAllowList,
+    /// What is said of single calls.
+    pub(crate) permissions: PermissionRules,
     /// Model requests that a turn may make (T12).
     pub(crate) max_requests: NonZeroU32,
 }
@@ -116,7 +119,7 @@ impl Config {
         let read = file::read(&path)?;
         let found = read.is_some();
         let file = read.map_or_else(|| Ok(UserFile::default()), |text| UserFile::parse(&path, &text))?;
-        let UserFile { default_model, default_agent, tools, budgets, turns, goal, models } = file;
+        let UserFile { default_model, default_agent, tools, budgets, turns, goal, models, rules, .. } = file;
         let default = Budgets::default();
         let budgets = Budgets {
             tokens: budgets.tokens.unwrap_or(default.tokens),
@@ -124,7 +127,13 @@ impl Config {
             active_ms: budgets.active_time.map_or(default.active_ms, |time| time.0),
         };
         let max_requests = turns.max_requests.map_or(Settings::default().max_requests, |most| most.0);
-        let limits = Limits { agent: default_agent, budgets, tools: allow_list(tools), max_requests };
+        let limits = Limits {
+            agent: default_agent,
+            budgets,
+            tools: allow_list(tools),
+            permissions: rules,
+            max_requests,
+        };
         Ok(Self { path, found, default_model, models, on_open: goal.on_open, limits })
     }
 
@@ -209,11 +218,11 @@ impl Config {
 }
 
 impl Limits {
-    /// Only less: the smaller budgets, the tools of both lists. Choosing an agent grants nothing, for what an agent
-    /// may do is fixed.
+    /// Only less: the smaller budgets, the tools of both lists, the denials of both files. Choosing an agent grants
+    /// nothing, for what an agent may do is fixed.
     fn narrowed_by(self, project: ProjectFile) -> Self {
-        let ProjectFile { default_agent, tools, budgets, turns } = project;
-        let Self { agent, budgets: own, tools: allowed, max_requests } = self;
+        let ProjectFile { default_agent, tools, budgets, turns, rules, .. } = project;
+        let Self { agent, budgets: own, tools: allowed, permissions, max_requests } = self;
         Self {
             agent: default_agent.or(agent),
             budgets: Budgets {
@@ -222,6 +231,7 @@ impl Limits {
                 active_ms: budgets.active_time.map_or(own.active_ms, |time| time.0.min(own.active_ms)),
             },
             tools: allowed.intersect(&allow_list(tools)),
+            permissions: permissions.narrowed_by(&rules),
             max_requests: turns.max_requests.map_or(max_requests, |most| most.0.min(max_requests)),
         }
     }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 
+use agents::PermissionRules;
 use domain::{AgentName, ModelName, REQUESTS_PER_TURN};
 use jiff::SignedDuration;
 use models::ModelSettings;
@@ -17,6 +18,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::ConfigError;
+use super::permissions::{Entries, Owner, rules};
 
 /// Bytes of a configuration file: a thousand models fit.
 const FILE_BYTES: u64 = 1 << 20;
@@ -36,6 +38,11 @@ pub(super) struct UserFile {
     pub(super) goal: GoalTable,
     #[serde(default)]
     pub(super) models: BTreeMap<ModelName, ModelSettings>,
+    #[serde(default)]
+    permissions: Entries,
+    /// What `permissions` says.
+    #[serde(skip)]
+    pub(super) rules: PermissionRules,
 }
 
 /// The project's file: what may narrow, and nothing else (C9).
@@ -48,10 +55,18 @@ pub(super) struct ProjectFile {
     pub(super) budgets: BudgetLimits,
     #[serde(default)]
     pub(super) turns: TurnLimits,
+    #[serde(default)]
+    permissions: Entries,
+    /// What `permissions` says.
+    #[serde(skip)]
+    pub(super) rules: PermissionRules,
 }
 
 /// What the decoder's names for budgets mean.
 const FROM_1: &str = "a whole number from 1";
+
+/// What the decoder means by a sequence.
+const A_LIST: &str = "expected a list (`[[permissions]]` begins one entry of it)";
 
 /// Keys of the user's file that a project's file may not have.
 const USER_ONLY: [&str; 3] = ["default_model", "goal", "models"];
@@ -136,7 +151,8 @@ pub(crate) enum OnOpen {
 
 impl UserFile {
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let file: Self = parse(path, text)?;
+        let mut file: Self = parse(path, text)?;
+        file.rules = rules(path, text, Owner::User, std::mem::take(&mut file.permissions))?;
         for (name, settings) in &file.models {
             if settings.api_key_env.as_deref().is_some_and(|variable| !is_variable(variable)) {
                 let problem = format!(
@@ -167,7 +183,10 @@ impl ProjectFile {
             );
             return Err(ConfigError::File { path: path.to_owned(), line: line_of_key(text, key), problem });
         }
-        parse(path, text)
+        let mut file: Self = parse(path, text)?;
+        let owner = Owner::Project { user_file: user };
+        file.rules = rules(path, text, owner, std::mem::take(&mut file.permissions))?;
+        Ok(file)
     }
 }
 
@@ -205,10 +224,11 @@ fn open_regular(path: &Path) -> io::Result<File> {
 
 fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| 1 + text[..start_of(&span, text)].matches('\n').count());
+        let line = error.span().map(|span| line_at(text, &span));
         let place = error.span().and_then(|span| key_at(text, &span));
         let message = error.message().trim_end().replace('\n', ", ");
         let message = message.replace("a nonzero u64", FROM_1).replace("a nonzero u32", FROM_1);
+        let message = message.replace("expected a sequence", A_LIST);
         let problem = match place {
             // The message names the key itself.
             Some(_) if message.starts_with("unknown field") || message.starts_with("missing field") => {
@@ -219,6 +239,11 @@ fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError>
         };
         ConfigError::File { path: path.to_owned(), line, problem }
     })
+}
+
+/// The line on which a place begins.
+pub(super) fn line_at(text: &str, span: &Range<usize>) -> usize {
+    1 + text[..start_of(span, text)].matches('\n').count()
 }
 
 fn start_of(span: &Range<usize>, text: &str) -> usize {

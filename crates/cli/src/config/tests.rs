@@ -1,5 +1,7 @@
 //! What the two files mean, and what is said when they are wrong.
 
+mod permissions;
+
 use std::fs;
 
 use super::*;
@@ -56,7 +58,14 @@ fn without_files_everything_has_its_default() {
     assert!(!config.is_found());
     assert_eq!(config.on_open(), OnOpen::Ask);
     let limits = home.limits().unwrap();
-    assert_eq!(limits, Limits { agent: None, budgets: Budgets::default(), tools: ToolAllowList::All });
+    let defaults = Limits {
+        agent: None,
+        budgets: Budgets::default(),
+        tools: ToolAllowList::All,
+        permissions: PermissionRules::default(),
+        max_requests: Settings::default().max_requests,
+    };
+    assert_eq!(limits, defaults);
 }
 
 #[test]
@@ -88,7 +97,7 @@ fn a_project_cannot_say_what_belongs_to_the_user() {
     ~/project/.zuno/zuno.toml:1: `models` is not allowed here: a project only narrows. It belongs into ~/.config/zuno/zuno.toml
     ~/project/.zuno/zuno.toml:2: `default_model` is not allowed here: a project only narrows. It belongs into ~/.config/zuno/zuno.toml
     ~/project/.zuno/zuno.toml:1: `goal` is not allowed here: a project only narrows. It belongs into ~/.config/zuno/zuno.toml
-    ~/project/.zuno/zuno.toml:1: unknown field `sandbox`, expected one of `default_agent`, `tools`, `budgets`
+    ~/project/.zuno/zuno.toml:1: unknown field `sandbox`, expected one of `default_agent`, `tools`, `budgets`, `turns`, `permissions`
     ");
 }
 
@@ -116,7 +125,7 @@ fn an_error_names_file_line_and_key_and_shows_no_value_that_may_be_secret() {
     .collect();
     assert!(!said.join("\n").contains("very-secret"));
     insta::assert_snapshot!(said.join("\n"), @r#"
-    ~/.config/zuno/zuno.toml:1: unknown field `default_modle`, expected one of `default_model`, `default_agent`, `tools`, `budgets`, `goal`, `models`
+    ~/.config/zuno/zuno.toml:1: unknown field `default_modle`, expected one of `default_model`, `default_agent`, `tools`, `budgets`, `turns`, `goal`, `models`, `permissions`
     ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid value: integer `0`, expected a whole number from 1
     ~/.config/zuno/zuno.toml:2: `budgets.turns`: invalid value: integer `-1`, expected a whole number from 1
     ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid type: floating point `1.5`, expected a whole number from 1
