@@ -400,7 +400,8 @@ fn call(used: &Use, number: usize, state: &SessionState, now: Timestamp) -> Sent
         Use::Plan { done } => {
             let lane = LaneId::main();
             let revision = Some(state.current_revision(&lane).0).filter(|revision| *revision > 0);
-            let UserCommand::UpdatePlan { update, .. } = plan(*done, revision) else { unreachable!() };
+            let UserCommand::UpdatePlan { mut update, .. } = plan(*done, revision) else { unreachable!() };
+            update.new_plan = PlanId::from_u128(number as u128);
             AgentCommand::UpdatePlan { call: of, grant: allowed, update, ignored: Vec::new() }
         }
     })
