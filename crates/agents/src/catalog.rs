@@ -106,6 +106,10 @@ mod tests {
         plan_close update_plan
         goal_get read_work_state
         goal_update update_goal
+        goal_propose update_goal
+        goal_wait update_goal
+        command_stop run_command
+        ask_user ask_human
         ");
     }
 

@@ -72,6 +72,8 @@ pub struct PermissionRule {
     verdict: Verdict,
     tool: Option<TextPattern>,
     about: About,
+    /// Given for one run on top of what is configured.
+    is_extra: bool,
 }
 
 /// The parts of a call that a rule speaks of.
@@ -164,7 +166,7 @@ impl PermissionRule {
         let keys = [("tool", &entry.tool), ("path", &entry.path), ("command", &entry.command)];
         let said = keys.iter().filter_map(|(key, value)| Some(format!("{key} = {}", shown(value.as_ref()?))));
         let name = format!("{place} ({})", said.collect::<Vec<_>>().join(", "));
-        Ok(Self { name, verdict: entry.verdict, tool, about })
+        Ok(Self { name, verdict: entry.verdict, tool, about, is_extra: false })
     }
 
     fn is_for(&self, tool: &str) -> bool {
@@ -312,6 +314,16 @@ impl PermissionRules {
         self
     }
 
+    /// With rules for one run, such as those of a command line. They come last. To allow a command so is no choice of
+    /// the commands that are allowed: the others stay as they are.
+    pub fn extended_by(
+        mut self,
+        extra: impl IntoIterator<Item = PermissionRule>,
+    ) -> Result<Self, InvalidRule> {
+        self.0.extend(extra.into_iter().map(|rule| PermissionRule { is_extra: true, ..rule }));
+        Self::new(self.0)
+    }
+
     /// What they say about a call.
     pub fn judge(&self, subject: &CallSubject<'_>) -> Judgement {
         let mut parts = subject.parts().into_iter().map(|part| self.judge_part(&part, subject));
@@ -365,6 +377,7 @@ impl PermissionRules {
     fn asks_about_other_commands(&self, subject: &CallSubject<'_>) -> bool {
         let allows_commands = |rule: &PermissionRule| {
             rule.verdict == Verdict::Allow
+                && !rule.is_extra
                 && matches!(rule.about, About::Commands(_))
                 && rule.is_for(subject.tool)
         };

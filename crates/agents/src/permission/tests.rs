@@ -74,6 +74,19 @@ fn check_paths(texts: &[&str], expected: Verdict, paths: &[&str]) {
 }
 
 #[test]
+fn what_is_allowed_for_one_run_leaves_the_other_commands_as_they_are() {
+    let check = |texts: &[&str], text: &str, expected| {
+        let extra = [rule(9, "allow tool=shell command=git push*")];
+        let judgement = rules(texts).extended_by(extra).unwrap().judge(&command(text));
+        assert_eq!(judgement.verdict, expected, "{texts:?} on {text:?}: {}", judgement.because);
+    };
+    check(&["ask tool=shell command=git push*"], "git push", Verdict::Allow);
+    check(&["deny tool=shell command=git push*"], "git push", Verdict::Deny);
+    check(&[], "cargo test", Verdict::Allow);
+    check(&["allow tool=shell command=ls"], "cargo test", Verdict::Ask);
+}
+
+#[test]
 fn without_rules_only_what_reaches_out_asks() {
     let none = PermissionRules::default();
     let network = CapabilitySet::of(&[Capability::Network]);

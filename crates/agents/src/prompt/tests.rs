@@ -26,7 +26,7 @@ fn the_whole_prompts_are_reviewed() {
     for role in roles() {
         insta::assert_snapshot!(format!("prompt_{}", role.name), prompt_of(role.name));
     }
-    insta::assert_snapshot!(continuation_line(3));
+    insta::assert_snapshot!(continuation_line(3, None));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a2_no_prompt_asks_for_a_plan_for_simple_work() {
         let excuses = ["a request that is one clear action needs no plan", "neither needs a recorded plan"];
         assert!(items.iter().any(|item| excuses.iter().any(|excuse| item.contains(excuse))), "{}", role.name);
     }
-    assert!(!continuation_line(1).contains("plan"));
+    assert!(!continuation_line(1, None).contains("plan"));
     let update = WORK_TOOLS.iter().find(|tool| tool.name == "plan_update").unwrap();
     assert!(update.description.contains("Never use it for a single simple action."));
 }
@@ -83,6 +83,27 @@ fn the_name_of_the_workspace_adds_no_line() {
 
 #[test]
 fn g14_a_continuation_line_holds_a_number_and_no_objective() {
-    let (first, second) = (continuation_line(1), continuation_line(27));
+    let (first, second) = (continuation_line(1, None), continuation_line(27, None));
     assert_eq!(first.replace('1', "27"), second);
+}
+
+#[test]
+fn g10_a_continuation_says_which_wait_is_over_and_how() {
+    let after = |condition, is_met| {
+        let line = continuation_line(3, Some(&WaitOver { condition, is_met }));
+        line.split(" Continuation 3").next().unwrap_or_default().to_owned()
+    };
+    let command = Condition::Command { command: domain::CommandId(2) };
+    let told = [
+        after(Condition::Time, false),
+        after(command.clone(), true),
+        after(command, false),
+        after(Condition::Inbox, true),
+    ];
+    insta::assert_snapshot!(told.join("\n"), @r"
+    The time you waited for has come.
+    You waited for the end of background command 2, and it is there.
+    You waited for the end of background command 2; the deadline passed without it.
+    You waited for an input, and it is there.
+    ");
 }
