@@ -70,10 +70,8 @@ impl Wreck {
         let told = story(log);
         assert!(log.starts_with(&self.log), "what was accepted is not all there:\n{told}");
         assert!(log.iter().map(|event| event.seq.0).eq(1..=log.len() as u64), "numbers with a gap:\n{told}");
-        let lost = |event: &&Event| matches!(event.body, EventBody::TurnLost { .. });
-        let lost: Vec<_> = log.iter().filter(lost).map(|event| event.body.clone()).collect();
-        let expected: Vec<_> = self.running.iter().map(|turn| EventBody::TurnLost { turn: *turn }).collect();
-        assert_eq!(lost, expected, "\n{told}");
+        let expected: Vec<_> = lost(&self.log).into_iter().chain(self.running).collect();
+        assert_eq!(lost(log), expected, "\n{told}");
         self.check_recovery(&log[self.log.len()..], &told);
         check_history(log, &told);
     }
@@ -93,7 +91,9 @@ impl Wreck {
                     assert!(usage.estimated, "nobody knows what it cost:\n{told}");
                     charged += 1;
                 }
-                EventBody::GoalBudgetAnnounced { .. } | EventBody::InputReturned { .. } => {}
+                EventBody::GoalTimeCharged { .. }
+                | EventBody::GoalBudgetAnnounced { .. }
+                | EventBody::InputReturned { .. } => {}
                 EventBody::TurnLost { turn: lost } => {
                     assert_eq!(*lost, turn, "\n{told}");
                     assert_eq!(settled, self.open, "\n{told}");
@@ -105,6 +105,15 @@ impl Wreck {
         }
         panic!("turn {turn} was never decided:\n{told}");
     }
+}
+
+/// The turns that were declared lost.
+fn lost(log: &[Event]) -> Vec<TurnNumber> {
+    let of = |event: &Event| match event.body {
+        EventBody::TurnLost { turn } => Some(turn),
+        _ => None,
+    };
+    log.iter().filter_map(of).collect()
 }
 
 /// How an admitted call without a result has to be settled, going by what is on disk.

@@ -1,120 +1,98 @@
-//! Workers that sleep past their lease while another one takes over, and wake up.
+//! Owners that sleep past their lease: too late if another one took over meanwhile, and else in time.
 
-use std::fs;
-
-use domain::{CallOutcome, Event, EventBody, GoalStatus, PauseReason, SessionId};
+use domain::{EventBody, SessionId};
 use serde_json::json;
 use store::SystemClock;
-use tests::{OpenAiServer, Reply, Running, World, Zuno, go_on, is_alive, pause, story, wait_until};
-use tokio::time::{Duration, sleep};
+use tests::{OpenAiServer, Reply, World, Zuno, go_on, pause, story};
 
+use crate::account::{Account, Fault};
 use crate::contestant::Contestant;
+use crate::sleeper::{Amid, Sleeper, lost};
 
-/// A command that never ends by itself.
-const TICKS: &str = "echo $$ > pid; while :; do echo tick >> ticks; sleep 0.05; done";
-/// A command that ends when it is told to.
-const WAITS: &str = "echo here > waits; until [ -e go ]; do sleep 0.05; done; echo gone > waits";
+/// What a worker that is taken over can be in the middle of.
+const TAKEN_OVER: [Amid; 4] = [Amid::Stream, Amid::Command, Amid::EndingCommand, Amid::Background];
+/// What a worker that goes on can be in the middle of.
+const GOING_ON: [Amid; 2] = [Amid::Answer, Amid::EndingCommand];
+/// A command that takes longer than a lease lasts.
+const LONG: &str = "sleep 20; echo awake >> slept";
 
-/// A worker at a turn of its own session.
-struct Sleeper {
-    world: World<SystemClock>,
-    zuno: Zuno,
-    session: SessionId,
-    worker: Running,
-    server: OpenAiServer,
+/// Workers that sleep past their lease all at the same time, so many of each kind, while others take over.
+pub(crate) async fn taken_over(of_each: usize) -> Account {
+    let mut sleepers = asleep(&TAKEN_OVER, of_each).await;
+    let mut ghosts = 0;
+    for sleeper in &mut sleepers {
+        sleeper.sleeps_past_its_lease().await;
+        sleeper.is_taken_over().await;
+        let written = sleeper.wakes_up_too_late().await;
+        ghosts += u64::from(written > 0);
+    }
+    let rounds = sleepers.len() as u64;
+    Account::new("a worker that wakes up after it was replaced", 2 * sleepers.len(), rounds)
+        .saw(Fault::Ghost, ghosts)
 }
 
-impl Sleeper {
-    /// Starts a worker on a Goal whose first request is answered so, and later ones by completing the Goal.
-    async fn start(first: Reply) -> Self {
-        let world = World::in_real_time().await;
+/// The same while nobody takes over.
+pub(crate) async fn going_on(of_each: usize) -> Account {
+    let mut sleepers = asleep(&GOING_ON, of_each).await;
+    let mut stranded = 0;
+    for sleeper in &mut sleepers {
+        sleeper.sleeps_past_its_lease().await;
+        stranded += u64::from(!sleeper.wakes_up_in_time().await);
+    }
+    let rounds = sleepers.len() as u64;
+    Account::new("a worker that wakes up before anybody replaced it", sleepers.len(), rounds)
+        .saw(Fault::Lost, stranded)
+}
+
+async fn asleep(kinds: &[Amid], of_each: usize) -> Vec<Sleeper> {
+    let mut sleepers = Vec::new();
+    for _ in 0..of_each {
+        for amid in kinds {
+            let mut sleeper = Sleeper::start(*amid).await;
+            sleeper.falls_asleep().await;
+            sleepers.push(sleeper);
+        }
+    }
+    sleepers
+}
+
+/// Loops of somebody else's, each asleep at the beginning of a turn of its own session while another process recovers it.
+/// Awake again they go on with the turn.
+pub(crate) async fn embedders(role: &str, processes: usize) -> Account {
+    let world = World::in_real_time().await;
+    let mut sleepers = Vec::new();
+    for _ in 0..processes {
         let session = world.session().await;
         world.goal(session, "Outlast the night").await;
-        let server = OpenAiServer::start(move |number, request| match number {
-            1 => first.clone(),
-            _ if request.to_string().contains("\\\"status\\\":\\\"completed\\\"") => Reply::text("Reached."),
-            _ => Reply::call("goal_update", &json!({ "status": "completed" })),
-        })
-        .await;
-        let zuno = Zuno::of(&world).with_model_at(&server.base_url);
-        let worker = zuno.start(&["goal", "run", "--session", &session.to_string(), "--once"]);
-        Self { world, zuno, session, worker, server }
-    }
-
-    /// Stops the worker when its turn is under way.
-    async fn falls_asleep_at(&mut self, what: &str, is_there: impl Fn(&World<SystemClock>) -> bool) {
-        let world = &self.world;
-        self.worker.runs_until(what, |_| is_there(world)).await;
-        pause(self.worker.pid()).await;
-    }
-
-    /// Lets another worker do what is due. Gives its exit code and the log.
-    async fn is_taken_over(&self) -> (Option<i32>, Vec<Event>) {
-        let taken = self.zuno.run(&["goal", "run", "--session", &self.session.to_string(), "--once"]).await;
-        (taken.code, self.world.log(self.session).await)
-    }
-
-    async fn goal(&self) -> GoalStatus {
-        self.world.view(self.session).await.goal.unwrap().status
-    }
-
-    /// Wakes up and must find that the turn is not its own any more.
-    async fn wakes_up_and_records_nothing(&mut self, log: &[Event]) {
-        go_on(self.worker.pid());
-        self.worker.ends().await;
-        let after = self.world.log(self.session).await;
-        assert_eq!(after, log, "\n{}\n{}", story(&after), self.worker.printed());
-        self.zuno.assert_sound().await;
-    }
-}
-
-/// A loop of somebody else's, at the beginning of a turn of its own session.
-struct Embedder {
-    world: World<SystemClock>,
-    session: SessionId,
-    process: Contestant,
-}
-
-impl Embedder {
-    async fn falls_asleep_in_its_turn() -> Self {
-        let world = World::in_real_time().await;
-        let session = world.session().await;
-        world.goal(session, "Outlast the night").await;
-        let mut process = Contestant::start("admit", &world, session);
+        let mut process = Contestant::start(role, &world, session);
         process.answers("ready");
         process.tell("go");
         process.answers("admitted 1 1");
         pause(process.pid()).await;
-        Self { world, session, process }
+        sleepers.push((session, process));
     }
-
-    /// Another worker recovers the turn; then this one goes on with it.
-    async fn wakes_up_and_is_refused(&mut self) {
-        let mut other = Contestant::start("recover", &self.world, self.session);
+    let mut ghosts = 0;
+    for (session, process) in &mut sleepers {
+        lease_ends(&world, *session).await;
+        let mut other = Contestant::start("recover", &world, *session);
         other.answers("ready");
         other.tell("go");
         other.answers("recovered");
-        let log = self.world.log(self.session).await;
+        let log = world.log(*session).await;
         assert_eq!(lost(&log), 1);
-        go_on(self.process.pid());
-        self.process.tell("finish");
-        self.process.answers("refused stale_epoch");
-        assert_eq!(self.world.log(self.session).await, log);
+        go_on(process.pid());
+        process.tell("finish");
+        let is_refused = process.answer() == "refused stale_epoch";
+        let is_unchanged = world.log(*session).await == log;
+        assert_eq!(is_refused, is_unchanged);
+        ghosts += u64::from(!is_unchanged);
     }
-}
-
-/// What became of the one turn with a call.
-#[track_caller]
-fn assert_lost_with_an_uncertain_call(log: &[Event]) {
-    let outcomes: Vec<_> = log
-        .iter()
-        .filter_map(|event| match &event.body {
-            EventBody::CallFinished { outcome, .. } => Some(*outcome),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(outcomes, [CallOutcome::Uncertain], "\n{}", story(log));
-    assert_eq!(lost(log), 1, "\n{}", story(log));
+    Account::new(
+        format!("a turn by `{role}` that goes on after it was lost"),
+        2 * processes,
+        processes as u64,
+    )
+    .saw(Fault::Ghost, ghosts)
 }
 
 async fn lease_ends(world: &World<SystemClock>, session: SessionId) {
@@ -122,63 +100,43 @@ async fn lease_ends(world: &World<SystemClock>, session: SessionId) {
     world.sessions.sleep_until(head.leases.turn.unwrap().expires_at.plus_ms(1)).await;
 }
 
-fn lost(log: &[Event]) -> usize {
-    log.iter().filter(|event| matches!(event.body, EventBody::TurnLost { .. })).count()
+/// A worker at a command that takes longer than its lease, while others wait for the lease to end.
+pub(crate) async fn awake(rivals: usize) -> Account {
+    let world = World::in_real_time().await;
+    let session = world.session().await;
+    world.goal(session, "Stay awake").await;
+    let server = OpenAiServer::start(|number, request| match number {
+        1 => Reply::call("shell", &json!({ "command": LONG })),
+        _ if request.to_string().contains(r#"\"status\":\"completed\""#) => Reply::text("Reached."),
+        _ => Reply::call("goal_update", &json!({ "status": "completed" })),
+    })
+    .await;
+    let zuno = Zuno::of(&world).with_model_at(&server.base_url);
+    let id = session.to_string();
+    let mut worker = zuno.start(&["goal", "run", "--session", &id, "--once"]);
+    worker.runs_until("its command", |worker| worker.printed().contains("sleep 20")).await;
+    let rivals: Vec<_> = (0..rivals).map(|_| zuno.start(&["goal", "run", "--session", &id])).collect();
+    assert_eq!(worker.ends().await.code(), Some(0), "{}", worker.printed());
+    let log = world.log(session).await;
+    let turns = log.iter().filter(|event| matches!(event.body, EventBody::TurnStarted { .. })).count();
+    assert_eq!((turns, lost(&log)), (1, 0), "\n{}", story(&log));
+    let awoke = world.read("slept").lines().count() as u64;
+    Account::new("a command longer than the lease, beside workers that wait", rivals.len() + 1, 1)
+        .saw(Fault::Duplicated, awoke - 1)
 }
 
-fn shell(command: &str) -> Reply {
-    Reply::call("shell", &json!({ "command": command }))
-}
-
-#[tokio::test]
-async fn t5_a_worker_that_slept_past_its_lease_records_nothing_more_and_its_command_is_killed() {
-    let mut ticking = Sleeper::start(shell(TICKS)).await;
-    let mut waiting = Sleeper::start(shell(WAITS)).await;
-    let mut asking = Sleeper::start(Reply::Begun("Half an answer".to_owned())).await;
-    ticking.falls_asleep_at("its first tick", |world| world.path("ticks").exists()).await;
-    waiting.falls_asleep_at("its wait", |world| world.path("waits").exists()).await;
-    let server = &asking.server;
-    asking.worker.runs_until("its first request", |_| server.bodies().len() == 1).await;
-    pause(asking.worker.pid()).await;
-    let mut embedder = Embedder::falls_asleep_in_its_turn().await;
-    println!("three workers and an embedder sleep, until their leases have ended");
-    for (world, session) in [
-        (&ticking.world, ticking.session),
-        (&waiting.world, waiting.session),
-        (&asking.world, asking.session),
-        (&embedder.world, embedder.session),
-    ] {
-        lease_ends(world, session).await;
-    }
-    embedder.wakes_up_and_is_refused().await;
-    println!("an embedder's next step is refused");
-
-    let (code, ticking_log) = ticking.is_taken_over().await;
-    assert_eq!(code, Some(7));
-    assert_lost_with_an_uncertain_call(&ticking_log);
-    assert!(matches!(ticking.goal().await, GoalStatus::Paused(PauseReason::UncertainSideEffect { .. })));
-    let (_, waiting_log) = waiting.is_taken_over().await;
-    assert_lost_with_an_uncertain_call(&waiting_log);
-    let (code, asking_log) = asking.is_taken_over().await;
-    assert_eq!(code, Some(0), "{}", story(&asking_log));
-    assert_eq!(lost(&asking_log), 1);
-    assert_eq!(asking.goal().await, GoalStatus::Completed);
-
-    // This one has a result to record when it wakes up.
-    fs::write(waiting.world.path("go"), "").unwrap();
-    wait_until("the command ends", || waiting.world.read("waits") == "gone\n").await;
-    waiting.wakes_up_and_records_nothing(&waiting_log).await;
-    println!("a worker whose command had ended meanwhile records no result");
-
-    asking.wakes_up_and_records_nothing(&asking_log).await;
-    println!("a worker in the middle of a stream drops it");
-
-    let command = ticking.world.read("pid").trim().parse().unwrap();
-    assert!(is_alive(command), "nobody could stop the command while its worker slept");
-    ticking.wakes_up_and_records_nothing(&ticking_log).await;
-    wait_until("the command is killed", || !is_alive(command)).await;
-    let ticks = ticking.world.read("ticks");
-    sleep(Duration::from_millis(200)).await;
-    assert_eq!(ticking.world.read("ticks"), ticks, "something still ticks");
-    println!("a worker whose command still ran kills it");
+#[tokio::test(flavor = "multi_thread")]
+async fn t5_t6_t7_an_owner_that_slept_past_its_lease_is_fenced_if_replaced_and_else_goes_on() {
+    let (taken_over, going_on, embedders, control, awake) = tokio::join!(
+        taken_over(1),
+        going_on(1),
+        embedders("admit", 1),
+        embedders("admit-and-never-look-again", 1),
+        awake(2),
+    );
+    taken_over.assert_clean();
+    going_on.assert_clean();
+    embedders.assert_clean();
+    control.assert_caught();
+    awake.assert_clean();
 }

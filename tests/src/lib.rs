@@ -20,7 +20,7 @@ mod world;
 pub use gate::Gate;
 pub use model::{Probe, answering, call, calls, scripted, text};
 pub use openai::{OpenAiServer, Reply};
-pub use process::{CrashPoint, Finished, Running, Zuno, go_on, is_alive, pause, wait_until};
+pub use process::{CrashPoint, Finished, Running, Zuno, go_on, is_alive, pause, terminate, wait_until};
 pub use proof::{Effort, Proof};
 pub use story::story;
 pub use tape::Tape;

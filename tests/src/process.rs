@@ -241,6 +241,11 @@ pub fn go_on(pid: u32) {
     signal(pid, "CONT");
 }
 
+/// Asks a process with SIGTERM to end in order.
+pub fn terminate(pid: u32) {
+    signal(pid, "TERM");
+}
+
 fn signal(pid: u32, name: &str) {
     let kill = format!("kill -{name} {pid}");
     let status = Command::new("sh").arg("-c").arg(&kill).status().unwrap();
