@@ -41,7 +41,7 @@ fn shown_in_readme() -> Vec<&'static str> {
     let (_, block) = README.split_once("```text\n").unwrap();
     let (block, _) = block.split_once("```").unwrap();
     let lines: Vec<_> = block.lines().map(|line| line.split_once(" s  ").unwrap().1).collect();
-    assert_eq!(lines.len(), 8);
+    assert_eq!(lines.len(), 9);
     lines
 }
 
@@ -73,6 +73,13 @@ async fn the_demo_is_killed_recovers_is_denied_and_everything_holds() {
             "turn 2 killed",
             "turn 2 recovered",
             "continuation 3 of the Goal starts turn 3",
+            "background command 1 started",
+            "background command 1 succeeded",
+            "the report starts turn 5",
+            "request 1: may it run shell: git commit",
+            "request 1 allowed, once",
+            "the answer starts turn 6",
+            "1 file changed",
             "plan revision 4  3/3",
             "Goal completed",
             "Plan mode",
@@ -81,7 +88,7 @@ async fn the_demo_is_killed_recovers_is_denied_and_everything_holds() {
             "Work mode",
         ],
     );
-    assert_eq!(done.out.matches("held  ").count(), 7, "{}", done.out);
+    assert_eq!(done.out.matches("held  ").count(), 9, "{}", done.out);
     for line in shown_in_readme() {
         assert!(done.out.contains(line), "README.md shows {line:?}, which the demo does not print");
     }

@@ -5,6 +5,7 @@
 mod desk;
 mod greeter;
 
+mod asked;
 mod demo;
 mod interrupt;
 mod job;

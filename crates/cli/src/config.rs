@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agents::{PermissionRules, ToolAllowList};
+use agents::{InvalidRule, PermissionRule, PermissionRules, ToolAllowList};
 use domain::{AgentName, Budgets, ModelName};
 use models::ModelSettings;
 use runtime::{Model, Settings};
@@ -135,6 +135,15 @@ impl Config {
             max_requests,
         };
         Ok(Self { path, found, default_model, models, on_open: goal.on_open, limits })
+    }
+
+    /// The same with rules that hold for this run of the program.
+    pub(crate) fn with_rules(
+        mut self,
+        extra: impl IntoIterator<Item = PermissionRule>,
+    ) -> Result<Self, InvalidRule> {
+        self.limits.permissions = self.limits.permissions.extended_by(extra)?;
+        Ok(self)
     }
 
     /// The user's file, whether it exists or not.

@@ -1,8 +1,9 @@
 //! `zuno demo`: the product at work for some seconds, with a scripted model and without a key or a network.
 //!
 //! Every step is this program started again, as a person would start it: a Goal is set and worked on, the worker is
-//! killed while the model answers, a second worker recovers and finishes, and in Plan mode a write is denied. What is
-//! printed afterwards is read back from the store, and what has to hold is checked.
+//! killed while the model answers, a second worker recovers, waits for a command and asks for leave, a third finishes
+//! once that is given, and in Plan mode a write is denied. What is printed afterwards is read back from the store, and
+//! what has to hold is checked.
 
 mod checks;
 mod crew;
@@ -155,6 +156,10 @@ impl<'s> Play<'s> {
         self.command(&["goal", "set", OBJECTIVE]).await?;
         let killed = self.first_worker().await?;
         self.second_worker(killed).await?;
+        output::remark("  $ zuno requests allow 1");
+        self.command(&["requests", "allow", "1"]).await?;
+        output::remark("  $ zuno goal run --once        a third worker");
+        self.command(&["goal", "run", "--once"]).await?;
         let before = self.stage.digest()?;
         output::remark("  $ zuno mode plan");
         self.command(&["mode", "plan"]).await?;
@@ -170,17 +175,22 @@ impl<'s> Play<'s> {
         Ok(Seen { view, killed, tests, file: (before, after), faults })
     }
 
-    /// A command on the session. One that fails is told at the end: the story up to there is worth reading.
-    async fn command(&mut self, arguments: &[&str]) -> Result<bool, CliError> {
+    /// A command on the session that is to end well.
+    async fn command(&mut self, arguments: &[&str]) -> Result<(), CliError> {
+        self.command_ending(arguments, Exit::Done).await
+    }
+
+    /// A command on the session. One that ends otherwise is told at the end: the story up to there is worth reading.
+    async fn command_ending(&mut self, arguments: &[&str], expected: Exit) -> Result<(), CliError> {
         let session = self.session.to_string();
         let mut all = arguments.to_vec();
         all.extend(["--session", &session]);
         let done = self.crew.run(&all).await?;
-        if !done.status.success() {
+        if done.status.code() != Some(i32::from(expected as u8)) {
             let said = done.stderr.trim().lines().next_back().unwrap_or("it printed nothing").to_owned();
             self.faults.push(format!("zuno {}: {}: {said}", arguments.join(" "), done.status));
         }
-        Ok(done.status.success())
+        Ok(())
     }
 
     /// Runs a worker until the model is in the middle of an answer in the second turn of the Goal, and kills it there.
@@ -234,12 +244,12 @@ impl<'s> Play<'s> {
         Err(CliError::Environment("the first worker came to no second turn".to_owned()))
     }
 
-    /// Runs a worker that finds the killed one's turn, ends it and goes on to the end of the Goal.
+    /// Runs a worker that finds the killed one's turn, ends it and goes on until it has to ask the person.
     async fn second_worker(&mut self, killed: TurnNumber) -> Result<(), CliError> {
         output::remark("  $ zuno goal run --once        a second worker");
         for _ in 0..RECOVERY_LOOKS {
             let before = self.faults.len();
-            self.command(&["goal", "run", "--once"]).await?;
+            self.command_ending(&["goal", "run", "--once"], Exit::NotFinished).await?;
             let log = self.log().await?;
             if log.iter().any(|event| matches!(event.body, EventBody::TurnLost { turn } if turn == killed)) {
                 break;

@@ -135,6 +135,12 @@ impl Narrator {
         }
     }
 
+    /// Says something between the lines it tells.
+    pub(crate) fn remark(&mut self, text: &str) {
+        self.status.clear();
+        output::remark(text);
+    }
+
     /// Tells what is left in the queue and in the logs of the sessions it follows.
     pub(crate) async fn catch_up(&mut self) -> Result<(), CliError> {
         while let Ok(told) = self.queue.try_recv() {

@@ -16,7 +16,7 @@ pub(crate) use event::{call_subject, call_told, describe as describe_event};
 pub(crate) use goal::{active_time, goal, goal_state, status_words, wait_words};
 pub(crate) use next::{Hints, next};
 pub(crate) use plan::{diff, history, plan, progress, steps};
-pub(crate) use request::{answer_line, command, in_full, settled, ways_to_answer};
+pub(crate) use request::{in_full, settled, ways_to_answer};
 pub(crate) use session::{list, mode, session};
 
 /// Columns that lines are made for: the narrowest terminal in common use.
@@ -72,12 +72,15 @@ pub(crate) fn fitted(text: &str, columns: Option<usize>) -> String {
 }
 
 /// Breaks text into lines of at most [`COLUMNS`] with everything but the first indented. Words longer than a line
-/// stay whole: a path that is broken cannot be copied.
+/// stay whole: a path that is broken cannot be copied. So do command lines in back ticks, if they fit a line.
 pub(crate) fn wrapped(indent: usize, text: &str) -> String {
     let text = one_line(text);
     let mut out = String::with_capacity(text.len());
     let mut column = indent;
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
+    let mut rest = text.trim_start_matches(' ');
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(word_end(rest, COLUMNS.saturating_sub(indent)));
+        rest = after.trim_start_matches(' ');
         let width = word.chars().count();
         if column > indent && column + 1 + width > COLUMNS {
             out.push('\n');
@@ -91,6 +94,18 @@ pub(crate) fn wrapped(indent: usize, text: &str) -> String {
         column += width;
     }
     out
+}
+
+/// Where the first word ends: at a blank that stands in no command line of at most so many columns.
+fn word_end(text: &str, columns: usize) -> usize {
+    let end = text.find(' ').unwrap_or(text.len());
+    let Some(opening) = text[..end].find('`') else { return end };
+    if text[opening + 1..end].contains('`') {
+        return end;
+    }
+    let Some(closing) = text[end..].find('`').map(|at| end + at) else { return end };
+    let whole = text[closing..].find(' ').map_or(text.len(), |at| closing + at);
+    if text[..whole].chars().count() <= columns { whole } else { end }
 }
 
 /// Who did something, in a word.
@@ -161,6 +176,17 @@ mod tests {
         let wrapped = format!("    {}", wrapped(4, &text));
         assert!(wrapped.lines().count() > 1);
         assert!(wrapped.lines().all(|line| line.chars().count() <= COLUMNS && line.starts_with("    w")));
+    }
+
+    #[test]
+    fn a_command_line_is_not_broken_unless_it_is_longer_than_a_line() {
+        let text = format!("{} then `zuno goal resume` goes on, and `x", "word ".repeat(13).trim_end());
+        let lines: Vec<_> = wrapped(0, &text).lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[1], "`zuno goal resume` goes on, and `x");
+        let long = format!("a `{}` b", "word ".repeat(20));
+        assert!(wrapped(0, &long).lines().all(|line| line.chars().count() <= COLUMNS), "{long}");
+        assert_eq!(wrapped(0, "  two   blanks  "), "two blanks");
     }
 
     #[test]

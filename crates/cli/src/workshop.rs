@@ -29,7 +29,7 @@ impl Workshop for LocalWorkshop {
         let limits = self.config.limits_in(path).map_err(io::Error::other)?;
         let files = Arc::new(Workspace::open(path).map_err(io::Error::other)?);
         let tools = tools::all(Arc::clone(&files), self.config.secrets());
-        Ok((Toolbox::new(workspace, tools, limits.tools, Arc::default()), files))
+        Ok((Toolbox::new(workspace, tools, limits.tools, Arc::new(limits.permissions)), files))
     }
 }
 

@@ -58,22 +58,19 @@ fn without_files_everything_has_its_default() {
     assert!(!config.is_found());
     assert_eq!(config.on_open(), OnOpen::Ask);
     let limits = home.limits().unwrap();
-    let defaults = Limits {
-        agent: None,
-        budgets: Budgets::default(),
-        tools: ToolAllowList::All,
-        permissions: PermissionRules::default(),
-        max_requests: Settings::default().max_requests,
-    };
-    assert_eq!(limits, defaults);
+    let (budgets, max_requests) = (Budgets::default(), Settings::default().max_requests);
+    let (tools, permissions) = (ToolAllowList::All, PermissionRules::default());
+    assert_eq!(limits, Limits { agent: None, budgets, tools, permissions, max_requests });
 }
 
 #[test]
 fn a_project_only_narrows() {
-    let user =
-        "tools = [\"read_file\", \"grep\", \"shell\"]\ndefault_agent = \"deep\"\n[budgets]\ntokens = 1000\n";
-    let project = "default_agent = \"build\"\ntools = [\"grep\", \"write_file\"]\n[budgets]\ntokens = 2000\nturns = 5\n";
+    let user = "tools = [\"read_file\", \"grep\", \"shell\"]\ndefault_agent = \"deep\"\n\
+                [budgets]\ntokens = 1000\nactive_time = \"1h 30m\"\n[turns]\nmax_requests = 100\n";
+    let project = "default_agent = \"build\"\ntools = [\"grep\", \"write_file\"]\n\
+                   [budgets]\ntokens = 2000\nturns = 5\nactive_time = \"2h\"\n[turns]\nmax_requests = 20\n";
     let limits = Home::new(Some(user), Some(project)).limits().unwrap();
+    assert_eq!((limits.budgets.active_ms.get(), limits.max_requests.get()), (5_400_000, 20));
     assert_eq!(limits.agent.unwrap().as_str(), "build");
     assert_eq!((limits.budgets.tokens.get(), limits.budgets.turns.get()), (1_000, 5));
     assert_eq!(limits.tools, ToolAllowList::Only(["grep".to_owned()].into()));
@@ -109,6 +106,12 @@ fn an_error_names_file_line_and_key_and_shows_no_value_that_may_be_secret() {
         "[budgets]\nturns = -1",
         "[budgets]\ntokens = 1.5",
         "[budgets]\ntokens = \"many\"",
+        "[budgets]\nactive_time = \"0h\"",
+        "[budgets]\nactive_time = \"-2h\"",
+        "[budgets]\nactive_time = \"a while\"",
+        "[budgets]\nactive_time = 8",
+        "[turns]\nmax_requests = 0",
+        "[turns]\nmax_requests = 251",
         "[goal]\non_open = \"maybe\"",
         "[models.a]\nmodel = \"m\"",
         "[models.a]\nprotocol = \"openai\"\nmodel = \"m\"",
@@ -130,6 +133,12 @@ fn an_error_names_file_line_and_key_and_shows_no_value_that_may_be_secret() {
     ~/.config/zuno/zuno.toml:2: `budgets.turns`: invalid value: integer `-1`, expected a whole number from 1
     ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid type: floating point `1.5`, expected a whole number from 1
     ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid type: string "many", expected a whole number from 1
+    ~/.config/zuno/zuno.toml:2: `budgets.active_time`: `0h` is not a time such as 8h, 90m or 1h 30m
+    ~/.config/zuno/zuno.toml:2: `budgets.active_time`: `-2h` is not a time such as 8h, 90m or 1h 30m
+    ~/.config/zuno/zuno.toml:2: `budgets.active_time`: `a while` is not a time such as 8h, 90m or 1h 30m
+    ~/.config/zuno/zuno.toml:2: `budgets.active_time`: invalid type: integer `8`, expected a string
+    ~/.config/zuno/zuno.toml:2: `turns.max_requests`: 0 is not from 1 to 250, the most that a turn may make
+    ~/.config/zuno/zuno.toml:2: `turns.max_requests`: 251 is not from 1 to 250, the most that a turn may make
     ~/.config/zuno/zuno.toml:2: `goal.on_open`: unknown variant `maybe`, expected `ask` or `continue`
     ~/.config/zuno/zuno.toml:1: missing field `protocol`
     ~/.config/zuno/zuno.toml:2: `models.a.protocol`: unknown variant `openai`, expected one of `openai-chat`, `openai-responses`, `anthropic`, `gemini`, `ollama`, `scripted`

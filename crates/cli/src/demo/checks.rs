@@ -43,6 +43,8 @@ pub(super) fn checks(events: &[Event], entries: &[Entry], seen: &Seen) -> Vec<Ch
         goal(&seen.view),
         continuations(events),
         crash(events, seen.killed),
+        wait(events),
+        question(events),
         plan_mode(entries, seen),
         idle_plan(events, &seen.view),
     ];
@@ -128,6 +130,55 @@ fn crash(events: &[Event], killed: TurnNumber) -> Check {
     }
 }
 
+/// From the end of the turn that started a background command to the end of that command.
+fn wait(events: &[Event]) -> Check {
+    let place = |is_it: fn(&EventBody) -> bool| events.iter().position(|event| is_it(&event.body));
+    let started = place(|body| matches!(body, EventBody::CommandStarted { .. }));
+    let over = place(|body| matches!(body, EventBody::CommandEnded { .. }));
+    let waited = started.zip(over).and_then(|(started, over)| {
+        let beside = events.get(started..over)?;
+        let rest = beside.iter().position(|event| matches!(event.body, EventBody::TurnEnded { .. }))?;
+        beside.get(rest..)
+    });
+    let Some((waited, end)) = waited.zip(over.and_then(|over| events.get(over))) else {
+        let found = "nothing ran beside a turn".to_owned();
+        return Check { claim: "a Goal that waits asks the model nothing", held: false, found };
+    };
+    let requests =
+        waited.iter().filter(|event| matches!(event.body, EventBody::ModelRequested { .. })).count();
+    let ms = waited.first().map_or(0, |first| end.at.0.saturating_sub(first.at.0));
+    let found = format!("{requests} requests in {}.{} s", ms / 1_000, ms % 1_000 / 100);
+    Check { claim: "a Goal that waits asks the model nothing", held: requests == 0 && ms > 0, found }
+}
+
+/// The worker that asked is gone; another one ran what was allowed.
+fn question(events: &[Event]) -> Check {
+    let asked = events.iter().position(|event| matches!(event.body, EventBody::RequestOpened { .. }));
+    let (before, after) = events.split_at(asked.unwrap_or(events.len()));
+    let starts = |event: &&Event| matches!(event.body, EventBody::TurnStarted { .. });
+    let before = before.iter().rfind(starts).map(|event| &event.actor);
+    let runner = after.iter().find(starts).map(|event| &event.actor);
+    let is_answered = after.iter().any(|event| {
+        let is_users = matches!(event.actor, domain::Actor::User { .. });
+        is_users && matches!(event.body, EventBody::RequestSettled { .. })
+    });
+    let runs = after.iter().filter(|event| match &event.body {
+        EventBody::CallAdmitted { call, .. } => call.request == 0,
+        _ => false,
+    });
+    let runs = runs.count();
+    let by_another = before.is_some() && runner.is_some() && before != runner;
+    let worker = if by_another { "another worker" } else { "the same worker" };
+    Check {
+        claim: "what you allow runs once, also after a restart",
+        held: is_answered && by_another && runs == 1,
+        found: format!(
+            "it ran {}, in {worker}",
+            if runs == 1 { "once".to_owned() } else { format!("{runs} times") }
+        ),
+    }
+}
+
 fn plan_mode(entries: &[Entry], seen: &Seen) -> Check {
     let mut denied = BTreeSet::new();
     let mut escaped = Vec::new();
@@ -182,6 +233,7 @@ fn listed<T: ToString>(items: &[T]) -> String {
 mod tests {
     use domain::Seq;
     use policy::{IdleReason, NextAction};
+    use runtime::Outlook;
 
     use super::*;
 
@@ -197,9 +249,12 @@ mod tests {
             plan: None,
             goal: None,
             queued_inputs: 0,
+            requests: Vec::new(),
+            commands: Vec::new(),
             running: None,
             last_turn: None,
             next: NextAction::Idle { why: IdleReason::NothingToDo },
+            outlook: Outlook { goes_on: false, because: String::new(), at: None, remedies: Vec::new() },
             wake_at: None,
         }
     }
@@ -220,6 +275,8 @@ mod tests {
         false the Goal ends within its budget: no Goal
         false one turn for each continuation of the Goal: none
         false only the killed turn is lost: killed 2, lost none
+        false a Goal that waits asks the model nothing: nothing ran beside a turn
+        false what you allow runs once, also after a restart: it ran 0 times, in the same worker
         false Plan mode cannot write: none denied; session.sh changed
         false an unfinished plan starts no turn: there is none, and nothing was due
         false every command succeeds: zuno mode plan: exit status: 3

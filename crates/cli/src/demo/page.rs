@@ -1,6 +1,6 @@
 //! The story and the checks as a page for people: 80 columns, colour only on a terminal.
 
-use domain::{Mode, StepStatus, Timestamp};
+use domain::{InputKind, Mode, StepStatus, Timestamp};
 
 use super::checks::Check;
 use super::timeline::{Entry, StepLine, What};
@@ -65,7 +65,14 @@ fn words(what: &What) -> String {
             format!("continuation {continuation} of the Goal starts turn {turn}")
         }
         What::Prompt { text } => format!("prompt: {text}"),
-        What::Turn { turn, agent } => format!("the prompt starts turn {turn}, agent {agent}"),
+        What::Turn { turn, agent, cause } => {
+            let cause = if *cause == InputKind::User { "prompt" } else { cause.name() };
+            format!("the {cause} starts turn {turn}, agent {agent}")
+        }
+        What::Started { command, title } => format!("background command {command} started: {title}"),
+        What::Over { command, outcome } => format!("background command {command} {outcome}"),
+        What::Asked { request, question, .. } => format!("request {request}: may it run {question}?"),
+        What::Answered { request, answer } => format!("request {request} {answer}"),
         What::Mode { mode: Mode::Plan } => "Plan mode: read-only until you leave it".to_owned(),
         What::Mode { mode: Mode::Work } => "Work mode".to_owned(),
         What::Plan { revision, completed, total, steps, .. } => {

@@ -16,8 +16,17 @@ const SCENARIO: &str = include_str!("scenario.toml");
 pub(super) const PROGRAM: &str = "session.sh";
 const PROJECT: [(&str, &str); 2] =
     [(PROGRAM, include_str!("project/session.sh")), ("test.sh", include_str!("project/test.sh"))];
-const CONFIG: &str =
-    "default_model = \"demo\"\n\n[models.demo]\nprotocol = \"scripted\"\nscenario = \"scenario.toml\"\n";
+const CONFIG: &str = r#"default_model = "demo"
+
+[models.demo]
+protocol = "scripted"
+scenario = "scenario.toml"
+
+[[permissions]]
+verdict = "ask"
+tool = "shell"
+command = "git commit*"
+"#;
 
 /// The folder, removed when this is dropped unless it is to be kept.
 pub(super) struct Stage {

@@ -1,12 +1,15 @@
 //! The story of a session, made from its log alone: what a person would tell of it, in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    Actor, CallOutcome, CallRef, Effect, Event, EventBody, GoalStatus, Mode, Plan, PlanId, Revision, Seq,
-    StepId, StepStatus, Timestamp, TurnNumber, TurnOutcome, TurnTrigger, WorkerName,
+    Actor, Asked, CallOutcome, CallRef, CommandId, Effect, Event, EventBody, GoalStatus, InputId, InputKind,
+    Mode, Plan, PlanId, RequestId, Revision, Seq, StepId, StepStatus, Timestamp, TurnNumber, TurnOutcome,
+    TurnTrigger, WorkerName,
 };
 use serde::Serialize;
+
+use crate::render;
 
 /// A line of the story.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,12 +33,16 @@ pub(super) enum What {
     Goal { status: &'static str, text: Option<String> },
     Continuation { continuation: u64, turn: TurnNumber },
     Prompt { text: String },
-    Turn { turn: TurnNumber, agent: String },
+    Turn { turn: TurnNumber, agent: String, cause: InputKind },
     Mode { mode: Mode },
     Plan { plan_id: PlanId, revision: Revision, completed: usize, total: usize, steps: Vec<StepLine> },
     Command { turn: TurnNumber, command: String, succeeded: bool, result: String },
     Wrote { turn: TurnNumber, tool: String, path: String },
     Denied { turn: TurnNumber, tool: String, reason: String },
+    Started { command: CommandId, title: String },
+    Over { command: CommandId, outcome: &'static str },
+    Asked { request: RequestId, turn: TurnNumber, question: String },
+    Answered { request: RequestId, answer: String },
     Killed { turn: TurnNumber, request: Option<u32>, worker: Option<WorkerName> },
     Recovered { turn: TurnNumber, worker: Option<WorkerName>, by_another: bool },
     Ended { turn: TurnNumber, outcome: &'static str },
@@ -63,6 +70,12 @@ struct Teller {
     entries: Vec<Entry>,
     /// What the model asked for.
     asked: BTreeMap<CallRef, String>,
+    /// The call that the person allowed last.
+    granted: Option<CallRef>,
+    /// Calls that only started a background command.
+    started: BTreeSet<CallRef>,
+    /// Where inputs came from.
+    inputs: BTreeMap<InputId, InputKind>,
     /// What the admitted calls may change.
     effects: BTreeMap<CallRef, Effect>,
     /// Who runs each turn.
@@ -89,6 +102,18 @@ impl Teller {
             }
             EventBody::CallAdmitted { call, effect, .. } => {
                 self.effects.insert(*call, effect.clone());
+                // What the person allowed runs before the first request, as it was asked for before.
+                let granted = self.granted.take().filter(|_| call.request == 0);
+                if let Some(asked) = granted.and_then(|granted| self.asked.get(&granted)).cloned() {
+                    self.asked.insert(*call, asked);
+                }
+            }
+            EventBody::InputQueued { input, text, runs, .. } => {
+                self.inputs.insert(InputId(event.seq), *input);
+                self.granted = runs.as_ref().map(|granted| granted.call);
+                if *input == InputKind::User {
+                    self.tell(event, What::Prompt { text: text.to_string() });
+                }
             }
             EventBody::TurnStarted { turn, agent, trigger, .. } => {
                 self.workers.extend(worker(&event.actor).map(|worker| (*turn, worker)));
@@ -98,7 +123,11 @@ impl Teller {
                         TurnTrigger::Goal { continuation, .. } => {
                             What::Continuation { continuation: *continuation, turn: *turn }
                         }
-                        TurnTrigger::Input { .. } => What::Turn { turn: *turn, agent: agent.to_string() },
+                        TurnTrigger::Input { rows } => {
+                            let cause = rows.first().and_then(|row| self.inputs.get(row)).copied();
+                            let cause = cause.unwrap_or(InputKind::User);
+                            What::Turn { turn: *turn, agent: agent.to_string(), cause }
+                        }
                     },
                 );
             }
@@ -106,6 +135,10 @@ impl Teller {
                 if let Some(what) = self.call(*call, tool, *outcome, result) {
                     self.tell(event, what);
                 }
+            }
+            EventBody::CommandStarted { command } => {
+                self.started.insert(command.call);
+                self.tell(event, What::Started { command: command.id, title: command.title.to_string() });
             }
             EventBody::TurnLost { turn } => self.lost(event, *turn),
             body => {
@@ -122,7 +155,7 @@ impl Teller {
             Actor::Agent { .. } => "agent",
             // The runtime records the results of what the agent does.
             Actor::Runtime { .. } => match &what {
-                What::Command { .. } | What::Wrote { .. } => "agent",
+                What::Command { .. } | What::Wrote { .. } | What::Asked { .. } => "agent",
                 _ => "zuno",
             },
         };
@@ -134,6 +167,9 @@ impl Teller {
         let (turn, tool) = (call.turn, tool.to_owned());
         if outcome == CallOutcome::Denied {
             return Some(What::Denied { turn, tool, reason: first_sentence(result) });
+        }
+        if self.started.contains(&call) || outcome == CallOutcome::Waiting {
+            return None;
         }
         match self.effects.get(&call)? {
             Effect::FileWrite { path, .. } if outcome == CallOutcome::Succeeded => {
@@ -176,9 +212,25 @@ fn of_state(body: &EventBody) -> Option<What> {
             What::Goal { status: name(status), text: Some(objective.to_string()) }
         }
         EventBody::GoalMoved { to, summary, .. } => {
-            What::Goal { status: name(to), text: summary.as_ref().map(ToString::to_string) }
+            let reason = match to {
+                GoalStatus::Paused(reason) => Some(reason.name().to_owned()),
+                _ => None,
+            };
+            What::Goal { status: name(to), text: summary.as_ref().map(ToString::to_string).or(reason) }
         }
-        EventBody::InputQueued { text, .. } => What::Prompt { text: text.to_string() },
+        EventBody::RequestOpened { request } => {
+            let question = match &request.asked {
+                Asked::Input { question, .. } => question.to_string(),
+                Asked::Permission { subject, .. } => subject.to_string(),
+            };
+            What::Asked { request: request.id, turn: request.turn, question }
+        }
+        EventBody::RequestSettled { request, end } => {
+            What::Answered { request: *request, answer: render::settled(end) }
+        }
+        EventBody::CommandEnded { command, outcome, .. } => {
+            What::Over { command: *command, outcome: outcome.name() }
+        }
         EventBody::TurnEnded { turn, outcome } if *outcome != TurnOutcome::Completed => {
             What::Ended { turn: *turn, outcome: outcome.name() }
         }
@@ -243,15 +295,14 @@ mod tests {
 
     fn lost_while_asking() -> Vec<Event> {
         let (turn, agent, model) = (TurnNumber(1), "build".parse().unwrap(), "m".parse().unwrap());
-        let trigger = TurnTrigger::Input { rows: Vec::new() };
+        let (trigger, max_requests) = (TurnTrigger::Input { rows: Vec::new() }, domain::REQUESTS_PER_TURN);
         let lane = domain::LaneId::main();
+        let (goal, wait_over) = (None, None);
+        let started =
+            EventBody::TurnStarted { turn, lane, agent, model, trigger, goal, max_requests, wait_over };
         let asked =
             EventBody::ModelRequested { turn, request: 1, attempt: 1, estimated_input: 10, charged_to: None };
-        vec![
-            event(1, "w-1", EventBody::TurnStarted { turn, lane, agent, model, trigger, goal: None }),
-            event(2, "w-1", asked),
-            event(3, "w-2", EventBody::TurnLost { turn }),
-        ]
+        vec![event(1, "w-1", started), event(2, "w-1", asked), event(3, "w-2", EventBody::TurnLost { turn })]
     }
 
     #[test]

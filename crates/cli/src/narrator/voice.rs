@@ -50,6 +50,8 @@ pub(super) struct Voice {
     answers: BTreeMap<RequestId, InputId>,
     /// Calls whose success shows as a background command.
     started: BTreeSet<CallRef>,
+    /// The call that the person allowed last.
+    granted: Option<ModelCall>,
     /// What takes its time.
     doing: Option<String>,
     /// What was last said about waiting, to say it once.
@@ -71,6 +73,7 @@ impl Voice {
             settled: None,
             answers: BTreeMap::new(),
             started: BTreeSet::new(),
+            granted: None,
             doing: None,
             waiting: None,
             failure: None,
@@ -116,8 +119,13 @@ impl Voice {
                 self.takers.remove(row);
             }
             EventBody::RequestSettled { request, .. } => self.settled = Some(*request),
-            EventBody::InputQueued { input: InputKind::Answer, .. } => {
+            EventBody::InputQueued { input: InputKind::Answer, runs, .. } => {
                 self.answers.extend(self.settled.take().map(|request| (request, InputId(event.seq))));
+                self.granted = runs.as_ref().and_then(|granted| self.calls.get(&granted.call)).cloned();
+            }
+            // It stands before the first request of its turn.
+            EventBody::CallAdmitted { call, .. } if call.request == 0 => {
+                self.calls.extend(self.granted.take().map(|granted| (*call, granted)));
             }
             EventBody::CommandStarted { command } => {
                 self.started.insert(command.call);

@@ -222,7 +222,7 @@ const fn cancelled(reason: InputCancelReason) -> &'static str {
 pub(crate) fn call_told(tool: &str, outcome: CallOutcome, result: &str) -> String {
     let told = first_line(result);
     let said = told.strip_prefix(tool).map_or(told.as_str(), str::trim_start);
-    match said.strip_prefix(outcome.name()) {
+    match said.strip_prefix(outcome.name().replace('_', " ").as_str()) {
         Some(rest) if !rest.starts_with(char::is_alphanumeric) => said.to_owned(),
         _ if told.is_empty() => outcome.name().to_owned(),
         _ => format!("{}: {told}", outcome.name()),
@@ -240,14 +240,160 @@ pub(super) fn first_line(text: &str) -> String {
 /// What a call is about, in a few words: the first text among its arguments that tells, or nothing.
 pub(crate) fn call_subject(call: &ModelCall) -> String {
     let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-    let told = ["path", "file_path", "command", "pattern", "title", "status", "reason"];
+    let told =
+        ["path", "file_path", "command", "pattern", "title", "status", "reason", "question", "objective"];
     let subject = told.iter().find_map(|key| arguments.get(key)?.as_str());
     subject.map(|subject| cut(first_line(subject).as_str(), ARGUMENTS_COLUMNS)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use domain::{
+        Actor, Amendment, Answer, Asked, BackgroundCommand, Budgets, CallRef, CommandId, Effect, GoalId,
+        GoalStatus, HumanRequest, LaneId, PauseReason, RequestEnd, RequestId, Seq, Timestamp, Wait,
+    };
+
     use super::*;
+
+    const AT: Timestamp = Timestamp(1_767_225_600_000);
+
+    fn text<const MAX: usize>(text: &str) -> domain::Text<MAX> {
+        domain::Text::parse(text).unwrap()
+    }
+
+    fn told(body: EventBody) -> String {
+        let actor = Actor::Runtime { worker: "w-1".parse().unwrap() };
+        let line = describe(&Event { seq: Seq(1), at: AT, actor, body, command_key: None });
+        // Wherever this is tested, it is another time there.
+        line.replace(&time(AT), "TIME")
+    }
+
+    #[test]
+    fn what_a_goal_goes_through_is_told_in_a_line_each() {
+        let goal_id = GoalId::from_u128(1);
+        let turn = domain::TurnNumber(4);
+        let moved = |to| EventBody::GoalMoved { goal_id, to, summary: None, unfinished_steps: None };
+        let wait = |condition, note: Option<&str>| EventBody::GoalWaitSet {
+            goal_id,
+            wait: Wait { condition, deadline: AT, note: note.map(text), is_met: false },
+        };
+        let command = CommandId(2);
+        let file = Condition::File { path: text("build.log"), baseline: None };
+        let amendment = Amendment { objective: text("Export and import"), criteria: None };
+        let lines = [
+            EventBody::GoalEdited { goal_id, objective: text("Export"), criteria: None },
+            EventBody::GoalBudgetChanged { goal_id, budgets: Budgets::default() },
+            EventBody::GoalAmendmentProposed { goal_id, amendment },
+            EventBody::GoalAmendmentDeclined { goal_id },
+            EventBody::GoalBlockStaged { goal_id, turn, reason: text("no access\nat all") },
+            wait(Condition::Time, None),
+            wait(Condition::Command { command }, Some("the build")),
+            wait(file, None),
+            wait(Condition::Inbox, None),
+            EventBody::GoalWaitMet { goal_id },
+            EventBody::GoalWaitLifted { goal_id },
+            EventBody::GoalTimeCharged { goal_id, active_ms: 754_000 },
+            moved(GoalStatus::Paused(PauseReason::NoProgress)),
+            moved(GoalStatus::Paused(PauseReason::Permission { request: RequestId(3) })),
+            moved(GoalStatus::BudgetLimited),
+        ];
+        insta::assert_snapshot!(lines.map(told).join("\n"), @r"
+        Goal changed: Export
+        Goal may spend 2,000,000 tokens, 200 turns, 8 h
+        change of the Goal proposed: Export and import
+        proposed change of the Goal declined
+        turn 4 calls the Goal blocked: no access …
+        Goal waits until TIME
+        Goal waits for the end of background command 2, until TIME at most (the build)
+        Goal waits for a change of build.log, until TIME at most
+        Goal waits for an input, until TIME at most
+        what the Goal waits for is there
+        Goal waits no more
+        Goal charged 12 min of active time
+        Goal paused: no_progress
+        Goal paused: permission, request 3
+        Goal budget_limited
+        ");
+    }
+
+    #[test]
+    fn requests_commands_and_inputs_are_told_in_a_line_each() {
+        let call = CallRef { turn: domain::TurnNumber(2), request: 1, index: 0 };
+        let (lane, turn, request, command) = (LaneId::main(), call.turn, RequestId(3), CommandId(1));
+        let asked = |asked| {
+            let lane = LaneId::main();
+            let request = HumanRequest { id: request, lane, turn, goal_id: None, at: AT, asked };
+            EventBody::RequestOpened { request }
+        };
+        let answered = |answer| EventBody::RequestSettled { request, end: RequestEnd::Answered { answer } };
+        let queued = |input| EventBody::InputQueued {
+            lane: LaneId::main(),
+            input,
+            text: text("first\nsecond"),
+            goal_id: None,
+            runs: None,
+        };
+        let lines = [
+            asked(Asked::Input { question: text("Which format?"), options: Vec::new() }),
+            asked(Asked::Permission {
+                call,
+                tool: "shell".to_owned(),
+                subject: text("shell: cargo publish"),
+                because: "no rule allows it".to_owned(),
+                fingerprint: domain::Fingerprint::default(),
+            }),
+            answered(Answer::Text { text: text("TOML") }),
+            answered(Answer::Allow),
+            answered(Answer::Deny { reason: None }),
+            answered(Answer::Deny { reason: Some(text("not yet")) }),
+            EventBody::RequestSettled { request, end: RequestEnd::Cancelled },
+            EventBody::CommandStarted {
+                command: BackgroundCommand {
+                    id: command,
+                    lane,
+                    call,
+                    goal_id: None,
+                    title: text("npm run \u{1b}[31mdev"),
+                    effect: Effect::Command { confined: false },
+                    since: AT,
+                    is_stopping: false,
+                },
+            },
+            EventBody::CommandStopRequested { command },
+            EventBody::CommandEnded { command, outcome: CallOutcome::Stopped, full_output: None },
+            queued(InputKind::User),
+            queued(InputKind::Steer),
+            queued(InputKind::Report),
+            queued(InputKind::Answer),
+            EventBody::TurnEnded { turn, outcome: TurnOutcome::Waiting { request } },
+        ];
+        insta::assert_snapshot!(lines.map(told).join("\n"), @r"
+        request 3: Which format?
+        request 3: may it run shell: cargo publish?
+        request 3 answered: TOML
+        request 3 allowed, once
+        request 3 denied
+        request 3 denied: not yet
+        request 3 not waited for any more
+        background command 1 started: npm run \u{1b}[31mdev
+        background command 1 asked to stop
+        background command 1 ended: stopped
+        input queued: first …
+        word to the running turn queued: first …
+        report queued: first …
+        answer queued: first …
+        turn 2 waits for the answer to request 3
+        ");
+    }
+
+    #[test]
+    fn a_turn_says_what_it_waited_for() {
+        let over = |condition, is_met| waited(&WaitOver { condition, is_met });
+        assert_eq!(over(Condition::Time, false), "; the wait is over");
+        assert_eq!(over(Condition::Inbox, true), "; it waited for an input");
+        let command = Condition::Command { command: CommandId(1) };
+        assert_eq!(over(command, false), "; it waited in vain for the end of background command 1");
+    }
 
     #[test]
     fn an_outcome_is_said_once() {
@@ -262,6 +408,7 @@ mod tests {
         assert_eq!(told(CallOutcome::Invalid, "invalidated"), "invalid: invalidated");
         assert_eq!(told(CallOutcome::Failed, "exit code 3"), "failed: exit code 3");
         assert_eq!(told(CallOutcome::NotRun, ""), "not_run");
+        assert_eq!(told(CallOutcome::NotRun, "not run: the turn ends"), "not run: the turn ends");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The Goal: where it stands, why it goes on or not, what it has spent and what it may.
 
-use domain::{BlockCode, Condition, GoalStatus, PauseReason, Timestamp, Wait};
+use std::fmt::Write as _;
+
+use domain::{BlockCode, Condition, GoalStatus, PauseReason, Streaks, Timestamp, Wait};
 use policy::{Awaited, IdleReason, NextAction};
 use runtime::{GoalView, SessionView};
 
@@ -22,7 +24,8 @@ pub(crate) fn goal(goal: &GoalView, view: &SessionView, hints: Hints, now: Times
     if let Some(criteria) = &goal.criteria {
         more("criteria", criteria);
     }
-    more("spent", &spent(goal));
+    more("spent", &tokens(goal));
+    more("", &turns_and_time(goal));
     if let Some(amendment) = &goal.amendment {
         more("proposed", amendment.objective.as_str());
         if let Some(criteria) = &amendment.criteria {
@@ -40,6 +43,9 @@ pub(crate) fn goal(goal: &GoalView, view: &SessionView, hints: Hints, now: Times
     }
     for command in view.commands.iter().filter(|command| command.goal_id == Some(goal.goal_id)) {
         more("runs", &format!("background command {}", request::command(command, now)));
+    }
+    if let Some(streaks) = streaks(goal) {
+        more("lately", &streaks);
     }
     if let Some(unfinished) = goal.unfinished_steps.filter(|unfinished| *unfinished > 0) {
         more("plan", &format!("{} unfinished when it ended", count(unfinished as usize, "plan step")));
@@ -64,25 +70,44 @@ const fn is_about_its_wait(view: &SessionView) -> bool {
     )
 }
 
-/// What a Goal has spent of what it may.
-pub(crate) fn spent(goal: &GoalView) -> String {
-    let tokens = goal.usage.tokens;
-    let estimated = if tokens.estimated { ", partly estimated" } else { "" };
-    let cached = if tokens.cached_input > 0 {
-        format!(" and {} cached", number(tokens.cached_input))
-    } else {
-        String::new()
-    };
+/// What a Goal has spent of its tokens.
+pub(super) fn tokens(goal: &GoalView) -> String {
+    let spent = goal.usage.tokens;
+    let mut text = format!("{} of {} tokens", number(spent.charged()), number(goal.budgets.tokens.get()));
+    if spent.estimated {
+        text.push_str(", partly estimated");
+    }
+    if spent.cached_input > 0 {
+        let _ = write!(text, ", besides {} cached", number(spent.cached_input));
+    }
+    text
+}
+
+/// What it has spent of its turns and time, and the share of the nearest budget.
+pub(super) fn turns_and_time(goal: &GoalView) -> String {
     format!(
-        "{} of {} tokens{cached}{estimated}, {} of {} turns, {} of {}: {} %",
-        number(tokens.charged()),
-        number(goal.budgets.tokens.get()),
+        "{} of {} turns, {} of {}: {} %",
         goal.usage.turns,
         goal.budgets.turns,
         active_time(goal.usage.active_ms),
         active_time(goal.budgets.active_ms.get()),
         goal.used_percent
     )
+}
+
+/// Turns in a row that went one way, and will stop an open Goal if more do.
+fn streaks(goal: &GoalView) -> Option<String> {
+    // New calls alone are progress, for a while.
+    let Streaks { without_evidence, only_new_calls: _, staged_blocks, lost, failed } = goal.streaks;
+    let rows = [
+        (without_evidence, "without progress"),
+        (staged_blocks, "that called it blocked"),
+        (lost, "whose worker died"),
+        (failed, "that failed"),
+    ];
+    let rows = rows.into_iter().filter(|(turns, _)| *turns > 0 && !goal.state().is_terminal());
+    let told: Vec<_> = rows.map(|(turns, how)| format!("{} {how}", count(turns.into(), "turn"))).collect();
+    (!told.is_empty()).then(|| format!("in a row: {}", told.join(", ")))
 }
 
 /// A time that turns run.
@@ -159,7 +184,7 @@ pub(crate) fn wait_words(wait: &Wait) -> String {
         }
     };
     if let Some(note) = &wait.note {
-        words.push_str(&format!(" ({})", one_line(note.as_str())));
+        let _ = write!(words, " ({})", one_line(note.as_str()));
     }
     words
 }

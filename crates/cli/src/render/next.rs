@@ -2,6 +2,8 @@
 //!
 //! The reasons are the runtime's own words, the same for every client. Here each remedy becomes what a person types.
 
+use std::fmt::Write as _;
+
 use domain::{SessionId, Timestamp};
 use policy::{Delay, NextAction};
 use runtime::{Remedy, SessionView};
@@ -45,13 +47,14 @@ pub(crate) fn next(view: &SessionView, hints: Hints, now: Timestamp) -> String {
     }
     text.push_str(&cut(&outlook.because, REASON_CHARS));
     if let Some(at) = outlook.at {
-        let left = duration_ms(at.0.saturating_sub(now.0));
-        let moment = time(at);
-        text.push_str(&match &view.next {
-            NextAction::WaitUntil { cause: Delay::Retry { .. }, .. } => format!(" at {moment} (in {left})"),
-            NextAction::WaitUntil { .. } => format!(" until {moment} (in {left})"),
-            _ => format!(", until {moment} at most (in {left})"),
-        });
+        let (moment, left) = (time(at), duration_ms(at.0.saturating_sub(now.0)));
+        let _ = match &view.next {
+            NextAction::WaitUntil { cause: Delay::Retry { .. }, .. } => {
+                write!(text, " at {moment} (in {left})")
+            }
+            NextAction::WaitUntil { .. } => write!(text, " until {moment} (in {left})"),
+            _ => write!(text, ", until {moment} at most (in {left})"),
+        };
     }
     let runs = match view.next {
         NextAction::RunInput { .. } | NextAction::RunGoal { .. } => {
@@ -82,8 +85,10 @@ fn hint(remedy: Remedy, otherwise: bool, view: &SessionView, hints: Hints) -> St
         }
         Remedy::Answer { request } => {
             let asked = view.requests.iter().find(|open| open.id == request);
-            let line = asked.map_or_else(|| format!("requests answer {request} …"), super::answer_line);
-            format!("{} answers", hints.command(&line))
+            asked.map_or_else(
+                || hints.command(&format!("requests answer {request} …")),
+                |asked| super::ways_to_answer(asked, hints),
+            )
         }
         Remedy::AcceptGoal => {
             format!("{} accepts it, {} does not", hints.command("goal accept"), hints.command("goal decline"))

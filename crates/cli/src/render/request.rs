@@ -19,7 +19,7 @@ pub(crate) fn asked(request: &HumanRequest) -> String {
 }
 
 /// The verb with its arguments that answers a request, without the session.
-pub(crate) fn answer_line(request: &HumanRequest) -> String {
+fn answer_line(request: &HumanRequest) -> String {
     let id = request.id;
     match &request.asked {
         Asked::Permission { .. } => format!("requests allow {id}"),

@@ -7,7 +7,7 @@ use policy::{IdleReason, NextAction};
 use runtime::{ModeView, SessionView, TurnView};
 use store::SessionSummary;
 
-use super::goal::spent;
+use super::goal::{tokens, turns_and_time};
 use super::next::{Hints, next};
 use super::{count, duration_ms, fitted, goal_state, one_line, progress, request, steps, time, wrapped};
 use crate::session_name::short_forms;
@@ -38,7 +38,8 @@ pub(crate) fn session(
         Some(goal) => {
             line("goal", &goal.objective);
             line("", &goal_state(goal, view));
-            line("", &spent(goal));
+            line("", &tokens(goal));
+            line("", &turns_and_time(goal));
         }
     }
     line("turn", &turn(view, silent_ms));

@@ -8,10 +8,9 @@ use serde::Serialize;
 
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
-use crate::output;
 use crate::render::{self, Hints};
 use crate::verbs::among::{self, Among, WhereItIs};
-use crate::{input, verbs};
+use crate::{input, output};
 
 /// What to do about requests.
 #[derive(Debug, Subcommand)]
@@ -264,4 +263,87 @@ fn wrong(request: &HumanRequest, hints: Hints) -> Rejection {
     };
     let message = format!("request {} {kind}; {}", request.id, render::ways_to_answer(request, hints));
     Rejection::new("I4", Code::WrongAnswer, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{CallRef, Fingerprint, LaneId, Timestamp, TurnNumber};
+
+    use super::*;
+
+    fn text<const MAX: usize>(text: &str) -> domain::Text<MAX> {
+        domain::Text::parse(text).unwrap()
+    }
+
+    fn request(asked: Asked) -> HumanRequest {
+        let (lane, turn, at) = (LaneId::main(), TurnNumber(2), Timestamp(0));
+        HumanRequest { id: RequestId(3), lane, turn, goal_id: None, at, asked }
+    }
+
+    fn question(options: &[&str]) -> HumanRequest {
+        let options = options.iter().map(|option| text(option)).collect();
+        request(Asked::Input { question: text("Which format?"), options })
+    }
+
+    fn permission() -> HumanRequest {
+        request(Asked::Permission {
+            call: CallRef { turn: TurnNumber(2), request: 1, index: 0 },
+            tool: "shell".to_owned(),
+            subject: text("shell: cargo publish"),
+            because: "no rule allows it".to_owned(),
+            fingerprint: Fingerprint::default(),
+        })
+    }
+
+    fn said(request: &HumanRequest, words: &str) -> String {
+        match read(request, words, false, Hints::LATEST) {
+            Ok(Answer::Text { text }) => format!("text {text}"),
+            Ok(Answer::Allow) => "allow".to_owned(),
+            Ok(Answer::Deny { reason }) => {
+                format!("deny {}", reason.map(|reason| reason.to_string()).unwrap_or_default())
+            }
+            Err(refused) => refused.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_question_takes_the_number_of_an_option_or_any_words() {
+        let formats = question(&["JSON", "TOML"]);
+        assert_eq!(said(&formats, " 2 "), "text TOML");
+        assert_eq!(said(&formats, "TOML, with comments"), "text TOML, with comments");
+        assert_eq!(said(&formats, "allow"), "text allow");
+        assert_eq!(said(&question(&[]), "2"), "text 2");
+        // Options that are numbers are meant by themselves, and by their place where no option is that number.
+        assert_eq!(said(&question(&["4", "8", "1"]), "1"), "text 1");
+        assert_eq!(said(&question(&["4", "8", "1"]), "2"), "text 8");
+        let literal = read(&formats, "7", true, Hints::LATEST).unwrap();
+        assert_eq!(literal, Answer::Text { text: text("7") });
+        insta::assert_snapshot!(
+            ["0", "3", " "].map(|words| said(&formats, words)).join("\n"),
+            @r"
+            wrong_answer: request 3 has the options 1 to 2; choose one, or give the number as your own words with --text
+            wrong_answer: request 3 has the options 1 to 2; choose one, or give the number as your own words with --text
+            invalid_input: the answer is blank
+            "
+        );
+    }
+
+    #[test]
+    fn a_permission_takes_allow_or_deny_with_a_reason() {
+        for words in ["allow", "yes", "Y"] {
+            assert_eq!(said(&permission(), words), "allow");
+        }
+        for words in ["deny", "No", "n "] {
+            assert_eq!(said(&permission(), words), "deny ");
+        }
+        assert_eq!(said(&permission(), "deny not before Monday"), "deny not before Monday");
+        insta::assert_snapshot!(
+            ["perhaps", "", "allow it"].map(|words| said(&permission(), words)).join("\n"),
+            @r"
+            wrong_answer: request 3 asks for leave to run a call; `zuno requests allow 3` or `zuno requests deny 3`
+            wrong_answer: request 3 asks for leave to run a call; `zuno requests allow 3` or `zuno requests deny 3`
+            wrong_answer: request 3 asks for leave to run a call; `zuno requests allow 3` or `zuno requests deny 3`
+            "
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! `zuno run`: a prompt, and what follows from it.
 
+mod along;
 mod course;
 mod ended;
 mod keyboard;
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use domain::{AgentName, InputId, ModelName, Seq, SessionId, Text};
+use domain::{AgentName, InputId, ModelName, Seq, Text};
 use runtime::{Asking, Delivery, Engine, NewGoal, Prompt, Rest, Scope, SessionView};
 
 use crate::allow::AllowRule;
@@ -20,8 +21,9 @@ use crate::session_name::SessionName;
 use crate::signals::Signals;
 use crate::workshop::{LocalWorkshop, settings};
 use crate::{input, output};
-use course::Course;
+use course::{Course, Person};
 pub(crate) use ended::{exit_of_goal, is_open};
+use keyboard::Keyboard;
 
 /// What `zuno run --help` says first.
 pub(crate) const HELP: &str = "\
@@ -85,18 +87,30 @@ struct Order {
 
 /// Runs it.
 pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliError> {
-    let config = Config::of_process()?;
+    let extra = args.allow.iter().map(|rule| rule.0.clone());
+    let config = Config::of_process()?.with_rules(extra);
+    let config = config.map_err(|fault| CliError::Usage(format!("--allow: {fault}")))?;
     let model = config.model(args.model.as_ref(), &process_environment)?;
-    let order = Order::of(&args).await?;
-    let signals = Signals::listen()?;
+    let mut order = Order::of(&args).await?;
+    let mut signals = Signals::listen()?;
     let (opened, view) = open(context, &order).await?;
     let (session, after) = (view.session, view.head);
     if order.session.is_none() && !context.out.is_json() {
         output::remark(&output::dim(&format!("session {session}")));
     }
+    let has_person = !args.wait_for_person && !context.out.is_json() && output::has_person();
+    let mut keyboard = Keyboard::new();
+    if order.prompt.is_some()
+        && !order.resume
+        && let Some(held) = along::held(&view)
+    {
+        match along::comes_along(held, &view, has_person, &mut keyboard, &mut signals).await {
+            Some(resume) => order.resume = resume,
+            None => return Ok(Exit::Interrupted),
+        }
+    }
     let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), Manner::OF_A_RUN);
     narrator.follow(session, if order.session.is_none() { Seq(0) } else { after });
-    let has_person = !args.wait_for_person && !context.out.is_json() && output::has_person();
     let asking = if has_person || args.wait_for_person {
         Asking::Wait
     } else {
@@ -107,7 +121,14 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
     let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, settings);
     let mut minds_goal = order.goal.is_some() || order.resume;
     let row = submit(&config, &opened, &view, order).await?;
-    let mut course = Course::new(context, &opened, engine, narrator, signals, session, has_person);
+    let mut course = Course::new(
+        context,
+        &opened,
+        engine,
+        narrator,
+        Person { signals, keyboard, is_here: has_person },
+        session,
+    );
     let mut rest = course.until_rest(scope(minds_goal), row).await?;
     loop {
         let goes_on = match &rest {

@@ -116,7 +116,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
                     if wish.replace(heard).is_some() {
                         return Ok(Exit::Interrupted);
                     }
-                    output::remark("stopping in order; once more leaves at once");
+                    narrator.remark("stopping in order; once more leaves at once");
                     if heard == Wish::Interrupt {
                         interrupt(&opened, session.into_iter().chain(engine.at_work())).await?;
                     }

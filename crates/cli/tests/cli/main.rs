@@ -5,6 +5,7 @@
 mod events;
 mod goal;
 mod plan;
+mod requests;
 mod run;
 mod surroundings;
 mod world;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::goal::THREE_TURNS;
-use crate::world::{Done, Terminal, World, signal, wait_for};
+use crate::world::{Done, Terminal, World, plain, signal, wait_for};
 
 const GREETING: &str = r#"
 [[response]]
@@ -41,7 +41,7 @@ fn words_go_to_stdout_and_activity_to_stderr() {
     turn 1 started: input (orchestrator, play)
     write_file hello.txt: succeeded
     shell cat hello.txt; exit 3: failed: exit code 3 …
-    teleport: invalid: there is no tool `teleport`; the tools on offer are: read_file, list_dir, glob, grep, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update
+    teleport: invalid: there is no tool `teleport`; the tools on offer are: read_file, list_dir, glob, grep, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update, goal_propose, goal_wait, command_stop, ask_user
     turn 1 completed
     ");
     assert_eq!(std::fs::read_to_string(world.path("work/hello.txt")).unwrap(), "hello\n");
@@ -69,17 +69,23 @@ fn a_prompt_comes_from_stdin_and_is_not_blank() {
     assert_eq!(world.run(&["session", "list", "--json"]).json()["sessions"].as_array().unwrap().len(), 1);
 }
 
+/// What a run of a new session told, without the line that names the session.
+fn told(done: &Done) -> String {
+    let (first, told) = done.stderr.split_once('\n').unwrap();
+    let told: Vec<_> = told.lines().map(str::trim).collect();
+    plain(&told.join("\n"), first.strip_prefix("session ").unwrap())
+}
+
 #[test]
 fn a_failed_turn_is_6_and_says_why() {
     let world =
         World::with_scenario("[[response]]\nfailure = { kind = \"authentication\", detail = \"no\" }");
     let done = world.run(&["run", "go"]).expect(6);
-    let told: Vec<_> = done.stderr.lines().skip(1).map(str::trim).collect();
-    insta::assert_snapshot!(told.join("\n"), @r"
+    insta::assert_snapshot!(told(&done), @r"
     turn 1 started: input (orchestrator, play)
     the model failed: authentication: model `play`: no; giving up
     turn 1 failed: authentication
-    not continuing because turn 1 failed (authentication); `zuno run --session …` goes on
+    not continuing because turn 1 failed: authentication: model `play`: no; `zuno run PROMPT --session SHORT` goes on
     ");
     let json = world.run(&["run", "go", "--json"]).expect(6).json_lines().pop().unwrap();
     assert_eq!(json["outcome"]["failure"]["kind"], "authentication");
@@ -154,7 +160,7 @@ fn i3_a_prompt_goes_before_the_goal_it_comes_with() {
 fn a_goal_that_is_held_is_7() {
     let world = World::with_scenario("[[response]]\nfailure = { kind = \"quota_exhausted\" }");
     let done = world.run(&["run", "--goal", "Greet"]).expect(7);
-    assert!(done.stderr.contains("paused: quota"), "{}", done.stderr);
+    assert!(done.stderr.contains("Goal paused: quota"), "{}", done.stderr);
 }
 
 #[test]
@@ -163,14 +169,13 @@ fn a_failure_that_blocks_the_goal_is_told_when_it_happens_and_as_the_reason_at_t
         "[[response]]\nfailure = { kind = \"model_unavailable\", detail = \"no such model here\" }",
     );
     let done = world.run(&["run", "--goal", "Greet"]).expect(7);
-    let told: Vec<_> = done.stderr.lines().skip(1).map(str::trim).collect();
-    insta::assert_snapshot!(told.join("\n"), @r"
+    insta::assert_snapshot!(told(&done), @r"
     Goal opened, active: Greet
     turn 1 started: Goal continuation 1 (orchestrator, play)
     the model failed: model_unavailable: model `play`: no such model here; giving up
     turn 1 failed: model_unavailable
     Goal blocked: model_unavailable
-    not continuing because the Goal is blocked: model_unavailable: model `play`: no such model here
+    not continuing because the Goal is blocked, since the provider has no such model: model `play`: no such model here; `zuno goal resume --session SHORT` goes on
     ");
 }
 
@@ -329,4 +334,66 @@ fn i1_a_prompt_whose_workspace_is_gone_stays_queued_and_says_how_it_goes_on() {
     world.run(&["run", "second", "--session", session]).expect(0);
     let consumed = world.kinds(session).iter().filter(|kind| *kind == "input_consumed").count();
     assert_eq!(consumed, 2);
+}
+
+#[test]
+fn i1_a_word_to_the_running_turn_joins_it() {
+    let world =
+        World::with_scenario(&SLOW.replace("exec sleep 60", "while [ ! -e go ]; do sleep 0.05; done"));
+    let session = world.session();
+    let first = world.command(&["run", "go", "--session", &session]).spawn().unwrap();
+    wait_for(&world.path("work/started"));
+    let steer = ["run", "and shortly", "--steer", "--session", &session, "--json"];
+    let second = world.command(&steer).spawn().unwrap();
+    while !world.run(&["events", "--session", &session]).stdout.contains("word to the running turn queued") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    world.write("work/go", "");
+    let ended = Done::of(second.wait_with_output().unwrap()).expect(0).json_lines().pop().unwrap();
+    assert_eq!((&ended["turn"], &ended["outcome"]["type"]), (&json!(1), &json!("completed")));
+    let first = Done::of(first.wait_with_output().unwrap()).expect(0);
+    assert!(first.stderr.contains("word to the running turn queued: and shortly"), "{}", first.stderr);
+    let started = world.kinds(&session).iter().filter(|kind| *kind == "turn_started").count();
+    assert_eq!(started, 1);
+}
+
+/// Starts something in the background and says so.
+const BACKGROUND: &str = r#"
+[[response]]
+[[response.call]]
+tool = "shell"
+arguments = { command = "touch started; COMMAND", background = true }
+[[response]]
+text = "It runs."
+[[response]]
+expect = "Background command 1 ended: succeeded"
+[[response.call]]
+tool = "goal_update"
+arguments = { status = "completed" }
+[[response]]
+text = "Built."
+"#;
+
+#[test]
+fn a_background_command_ends_with_the_run_that_started_it_and_the_run_says_so() {
+    let world = World::with_scenario(&BACKGROUND.replace("COMMAND", "exec sleep 60"));
+    let done = world.run(&["run", "serve"]).expect(0);
+    assert_eq!(done.stdout, "It runs.\n");
+    insta::assert_snapshot!(told(&done), @r"
+    turn 1 started: input (orchestrator, play)
+    background command 1 started: touch started; exec sleep 60
+    turn 1 completed
+    background commands end with this run; Ctrl-C leaves at once
+    background command 1 ended: stopped
+    ");
+}
+
+#[test]
+fn g10_a_run_with_a_goal_waits_for_the_command_it_started() {
+    let world = World::with_scenario(&BACKGROUND.replace("COMMAND", "sleep 1"));
+    let done = world.run(&["run", "--goal", "Build it"]).expect(0);
+    assert_eq!(done.stdout, "It runs.\nBuilt.\n");
+    assert!(done.stderr.contains("waiting for background command 1; Ctrl-C interrupts"), "{}", done.stderr);
+    let goal = world.run(&["goal", "show", "--json"]).json();
+    assert_eq!((&goal["status"], &goal["usage"]["turns"]), (&json!("completed"), &json!(2)));
 }

@@ -25,6 +25,12 @@ fn a_wrong_command_line_is_2() {
         &["run"],
         &["goal", "set", "Reach it", "--tokens", "0"],
         &["goal", "set", "Reach it", "--turns", "-1"],
+        &["goal", "set", "Reach it", "--time", "0s"],
+        &["goal", "set", "Reach it", "--time", "tomorrow"],
+        &["requests", "answer", "1"],
+        &["requests", "answer", "first", "yes"],
+        &["requests", "list", "--all", "--session", SOME_SESSION],
+        &["commands", "stop"],
         &["plan", "diff", "one"],
         &["--store", "postgres://somewhere/db", "session", "list"],
         &["--workspace", "nowhere", "session", "new"],
@@ -59,6 +65,10 @@ fn what_needs_a_store_says_that_there_is_none_and_makes_none() {
         &["goal", "show"],
         &["goal", "set", "Reach it"],
         &["goal", "run", "--once"],
+        &["requests", "list"],
+        &["requests", "answer", "1", "yes"],
+        &["commands", "list", "--all"],
+        &["commands", "stop", "1"],
         &["events"],
         &["interrupt"],
         &["run", "--session", SOME_SESSION, "go on"],
@@ -84,6 +94,10 @@ fn what_is_not_there_has_one_shape() {
         &["run", "go", "--session", SOME_SESSION],
         &["goal", "run", "--session", SOME_SESSION],
         &["goal", "pause", "--session", SOME_SESSION],
+        &["requests", "list", "--session", SOME_SESSION],
+        &["requests", "answer", "1", "yes"],
+        &["requests", "deny", "1", "--session", SOME_SESSION],
+        &["commands", "stop", "1"],
         &["mode", "plan", "--session", SOME_SESSION],
         &["events", "--session", SOME_SESSION],
         &["events", "--follow", "--session", SOME_SESSION],
@@ -176,7 +190,15 @@ fn what_an_agent_started_may_look_and_not_act() {
         &["goal", "resume"],
         &["goal", "cancel"],
         &["goal", "complete"],
+        &["goal", "accept"],
+        &["goal", "decline"],
+        &["goal", "edit", "--objective", "Another"],
+        &["goal", "budget", "--turns", "1000"],
         &["goal", "run", "--once"],
+        &["requests", "answer", "1", "yes"],
+        &["requests", "allow", "1"],
+        &["requests", "deny", "1"],
+        &["commands", "stop", "1"],
         &["interrupt"],
     ] {
         let line: Vec<_> = line.iter().copied().chain(["--json"]).collect();
@@ -188,6 +210,8 @@ fn what_an_agent_started_may_look_and_not_act() {
         &["session", "show"],
         &["mode", "show"],
         &["goal", "show"],
+        &["requests", "list"],
+        &["commands", "list"],
         &["events"],
         &["doctor"],
     ] {
@@ -285,12 +309,13 @@ fn a_configuration_that_is_no_regular_file_is_5_and_blocks_nothing() {
 #[test]
 fn a_project_picks_the_agent_and_lowers_the_budget() {
     let world = World::new();
-    world.configure("default_agent = \"deep\"\n[budgets]\ntokens = 5000\nturns = 50\n");
-    world.write("work/.zuno/zuno.toml", "default_agent = \"build\"\n[budgets]\ntokens = 9000\nturns = 7\n");
+    world.configure("default_agent = \"deep\"\n[budgets]\ntokens = 5000\nturns = 50\nactive_time = \"2h\"\n");
+    let project = "default_agent = \"build\"\n[budgets]\ntokens = 9000\nturns = 7\nactive_time = \"30m\"\n";
+    world.write("work/.zuno/zuno.toml", project);
     world.session();
     assert_eq!(world.run(&["mode", "show", "--json"]).json()["agent"], "build");
     let goal = world.run(&["goal", "set", "Reach it", "--json"]).expect(0).json();
-    assert_eq!(goal["budgets"], serde_json::json!({ "tokens": 5000, "turns": 7 }));
+    assert_eq!(goal["budgets"], serde_json::json!({ "tokens": 5000, "turns": 7, "active_ms": 1_800_000 }));
 }
 
 #[test]

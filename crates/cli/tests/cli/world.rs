@@ -133,6 +133,26 @@ impl Done {
     }
 }
 
+/// A session's short form.
+pub(crate) fn short(session: &str) -> &str {
+    &session.rsplit('-').next().unwrap()[..8]
+}
+
+/// Text without what is another one each time: the session's id, its short form, and how long something is ago.
+pub(crate) fn plain(text: &str, session: &str) -> String {
+    let text = text.replace(session, "SESSION").replace(short(session), "SHORT");
+    let ago = |line: &str| match line.split_once(" s ago") {
+        Some((before, after)) => format!("{}N s ago{after}", before.trim_end_matches(char::is_numeric)),
+        None => line.to_owned(),
+    };
+    text.lines().map(ago).collect::<Vec<_>>().join("\n")
+}
+
+/// Text without its line breaks: where a line was broken depends on what stands in it.
+pub(crate) fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// A terminal: what a person types into, and what a program reads and writes.
 pub(crate) struct Terminal {
     pub(crate) person: fs::File,

@@ -1,6 +1,6 @@
 //! One `zuno run` under way: the engine at work, the person's signals and answers, and the end.
 
-use domain::{Asked, GoalStatus, InputId, PauseReason, RequestId, SessionId};
+use domain::{Answer, Asked, GoalStatus, HumanRequest, InputId, PauseReason, RequestId, SessionId};
 use policy::IdleReason;
 use runtime::{Engine, Rest, Scope};
 
@@ -21,15 +21,22 @@ pub(super) struct Course<'a> {
     opened: &'a Opened,
     engine: Engine,
     narrator: Narrator,
-    signals: Signals,
-    keyboard: Keyboard,
+    person: Person,
     session: SessionId,
-    /// Whether requests are asked here.
-    has_person: bool,
     /// The person interrupted, which is on record.
     interrupted: bool,
     /// The process is to end.
     ending: bool,
+}
+
+/// The person at the other end.
+pub(super) struct Person {
+    /// Their signals.
+    pub(super) signals: Signals,
+    /// What they type.
+    pub(super) keyboard: Keyboard,
+    /// Whether requests are asked here.
+    pub(super) is_here: bool,
 }
 
 impl<'a> Course<'a> {
@@ -38,22 +45,10 @@ impl<'a> Course<'a> {
         opened: &'a Opened,
         engine: Engine,
         narrator: Narrator,
-        signals: Signals,
+        person: Person,
         session: SessionId,
-        has_person: bool,
     ) -> Self {
-        Self {
-            context,
-            opened,
-            engine,
-            narrator,
-            signals,
-            keyboard: Keyboard::new(),
-            session,
-            has_person,
-            interrupted: false,
-            ending: false,
-        }
+        Self { context, opened, engine, narrator, person, session, interrupted: false, ending: false }
     }
 
     /// Lets the engine work until the session rests, telling what happens. `None` if the person would not wait for that.
@@ -77,10 +72,10 @@ impl<'a> Course<'a> {
             tokio::select! {
                 rest = &mut working => break rest,
                 told = self.narrator.tell_next() => heard(told)?,
-                wish = self.signals.next() => match wish {
+                wish = self.person.signals.next() => match wish {
                     Wish::Interrupt if self.interrupted || self.ending => return Ok(None),
                     Wish::Interrupt => {
-                        output::remark("interrupting; Ctrl-C again leaves at once");
+                        self.narrator.remark("interrupting; Ctrl-C again leaves at once");
                         self.interrupt().await?;
                     }
                     Wish::End => {
@@ -113,7 +108,7 @@ impl<'a> Course<'a> {
         if on_open == OnOpen::Continue && !self.ending {
             return Ok(true);
         }
-        let goes_on = self.has_person && !self.ending && self.ask_about_goal().await?;
+        let goes_on = self.person.is_here && !self.ending && self.ask_about_goal().await?;
         if !goes_on && !self.interrupted {
             let way = format!("zuno goal run --session {}", self.session);
             output::remark(&format!("the Goal of this session is active and waits; go on with\n  {way}"));
@@ -125,6 +120,7 @@ impl<'a> Course<'a> {
         let view = self.opened.sessions.view(self.session).await?;
         let objective =
             view.goal.map(|goal| render::cut(&goal.objective, render::COLUMNS)).unwrap_or_default();
+        self.person.keyboard.forget();
         output::remark(&format!("The Goal of this session is active:\n  {objective}\nGo on with it? [y/N]"));
         let answer = self.typed(None).await?;
         Ok(matches!(answer, Typed::Line(line) if matches!(line.trim(), "y" | "Y" | "yes")))
@@ -139,16 +135,30 @@ impl<'a> Course<'a> {
             } => *request,
             _ => return Ok(false),
         };
-        if !self.has_person || self.is_leaving() {
+        if !self.person.is_here || self.is_leaving() {
             return Ok(false);
         }
-        let mut question = true;
-        loop {
-            let view = self.opened.sessions.view(self.session).await?;
-            let Some(asked) = view.requests.iter().find(|open| open.id == request) else { return Ok(true) };
-            if std::mem::take(&mut question) {
-                output::remark(&format!("\n{}", render::in_full(asked, 0).trim_end()));
+        let view = self.opened.sessions.view(self.session).await?;
+        let asked = view.requests.iter().find(|open| open.id == request);
+        if let Some(asked) = asked {
+            self.person.keyboard.forget();
+            output::remark(&format!("\n{}", render::in_full(asked, 0).trim_end()));
+            match self.ask(asked).await? {
+                Some(Answered::Here(answer)) => {
+                    self.opened.door.answer(self.session, request, answer).await?;
+                }
+                Some(Answered::Elsewhere) => {}
+                None => return Ok(false),
             }
+        }
+        heard(self.narrator.catch_up().await)?;
+        Ok(true)
+    }
+
+    /// Asks until there is an answer. `None` if the person leaves it for later.
+    async fn ask(&mut self, asked: &HumanRequest) -> Result<Option<Answered>, CliError> {
+        let is_permission = matches!(asked.asked, Asked::Permission { .. });
+        loop {
             output::remark(match &asked.asked {
                 Asked::Permission { .. } => "Allow it, once? [y/N] (Ctrl-D leaves it for later)",
                 Asked::Input { options, .. } if options.is_empty() => {
@@ -156,28 +166,20 @@ impl<'a> Course<'a> {
                 }
                 Asked::Input { .. } => "A number, or your own words (Ctrl-D leaves it for later):",
             });
-            let words = match self.typed(Some(request)).await? {
+            let words = match self.typed(Some(asked.id)).await? {
                 Typed::Line(line) => line,
-                Typed::Nothing => return Ok(false),
-                Typed::Elsewhere => {
-                    heard(self.narrator.catch_up().await)?;
-                    return Ok(true);
-                }
+                Typed::Nothing => return Ok(None),
+                Typed::Elsewhere => return Ok(Some(Answered::Elsewhere)),
             };
-            // Enter alone takes the answer in capitals; a question has none.
-            let words = match &asked.asked {
-                Asked::Permission { .. } if words.trim().is_empty() => "no".to_owned(),
-                Asked::Permission { .. } => words,
-                Asked::Input { .. } if words.trim().is_empty() => continue,
-                Asked::Input { .. } => words,
+            let words = match (words.trim(), is_permission) {
+                // Enter alone is the answer in capitals; a question has none.
+                ("", true) => "no",
+                ("", false) => continue,
+                (words, _) => words,
             };
-            match requests::read(asked, &words, false, Hints::of(self.session)) {
-                Ok(answer) => {
-                    self.opened.door.answer(self.session, request, answer).await?;
-                    heard(self.narrator.catch_up().await)?;
-                    return Ok(true);
-                }
-                Err(_) if matches!(asked.asked, Asked::Permission { .. }) => {
+            match requests::read(asked, words, false, Hints::of(self.session)) {
+                Ok(answer) => return Ok(Some(Answered::Here(answer))),
+                Err(_) if is_permission => {
                     output::remark("Type y or n; words after n tell the agent why.");
                 }
                 Err(refused) => output::remark(&render::lines(&refused.to_string())),
@@ -199,9 +201,9 @@ impl<'a> Course<'a> {
             }
         };
         tokio::select! {
-            line = self.keyboard.line() => Ok(line.map_or(Typed::Nothing, Typed::Line)),
+            line = self.person.keyboard.line() => Ok(line.map_or(Typed::Nothing, Typed::Line)),
             settled = settled => settled.map(|()| Typed::Elsewhere),
-            wish = self.signals.next() => {
+            wish = self.person.signals.next() => {
                 match wish {
                     Wish::Interrupt => self.interrupt().await?,
                     Wish::End => self.ending = true,
@@ -237,12 +239,12 @@ impl<'a> Course<'a> {
             return Ok(());
         }
         if !self.context.out.is_json() {
-            output::remark("background commands end with this run; Ctrl-C leaves at once");
+            self.narrator.remark("background commands end with this run; Ctrl-C leaves at once");
         }
         let engine = self.engine.clone();
         tokio::select! {
             () = engine.close() => {}
-            _ = self.signals.next() => {}
+            _ = self.person.signals.next() => {}
         }
         heard(self.narrator.catch_up().await)
     }
@@ -291,6 +293,14 @@ impl<'a> Course<'a> {
         }
         Ok(exit)
     }
+}
+
+/// How a request came to its answer.
+enum Answered {
+    /// The person gave it.
+    Here(Answer),
+    /// Somebody did, in another place.
+    Elsewhere,
 }
 
 /// What came of a question.

@@ -24,13 +24,18 @@ impl Keyboard {
         Self { thread: None, is_asked: false }
     }
 
-    /// The next line, without its end; `None` at the end of the input (Ctrl-D). What was typed before does not count: an
-    /// answer is given to a question that was seen. May be dropped and asked again.
-    pub(super) async fn line(&mut self) -> Option<String> {
-        let reader = self.thread.get_or_insert_with(Reader::start);
+    /// Forgets what was typed so far: an answer is given to a question that was seen.
+    pub(super) fn forget(&self) {
         if !self.is_asked {
             // Where that cannot be done there is no terminal either.
             let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+        }
+    }
+
+    /// The next line, without its end; `None` at the end of the input (Ctrl-D). May be dropped and asked again.
+    pub(super) async fn line(&mut self) -> Option<String> {
+        let reader = self.thread.get_or_insert_with(Reader::start);
+        if !self.is_asked {
             self.is_asked = true;
             reader.ask.send(()).ok()?;
         }
