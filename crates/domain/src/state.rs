@@ -203,3 +203,6 @@ impl Core {
         self.commands.iter().filter(move |command| command.goal_id == Some(goal))
     }
 }
+
+#[cfg(test)]
+mod tests;

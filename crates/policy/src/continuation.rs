@@ -231,12 +231,13 @@ pub fn next_action(view: &ContinuationView, now: Timestamp) -> NextAction {
     }
 }
 
+/// What is before the next turn of an active Goal. Of a retry and a wait the one that ends last counts: with the other,
+/// its end would be a wake-up for nothing, and no commit would set the next one.
 fn continue_goal(goal: &GoalView, now: Timestamp) -> NextAction {
-    if let Some(retry) = goal.retry.filter(|retry| retry.at > now) {
-        return NextAction::WaitUntil { at: retry.at, cause: Delay::Retry { retry } };
-    }
-    match &goal.wait {
-        Some(wait) if wait.holds(now) => match wait.condition {
+    let retry = goal.retry.filter(|retry| retry.at > now);
+    let wait = goal.wait.as_ref().filter(|wait| wait.holds(now));
+    match (wait, retry) {
+        (Some(wait), retry) if retry.is_none_or(|retry| retry.at <= wait.deadline) => match wait.condition {
             Condition::Time => {
                 NextAction::WaitUntil { at: wait.deadline, cause: Delay::Wait { wait: wait.clone() } }
             }
@@ -244,10 +245,11 @@ fn continue_goal(goal: &GoalView, now: Timestamp) -> NextAction {
                 NextAction::WaitFor { what: Awaited::Condition { wait: wait.clone() } }
             }
         },
-        None if !goal.commands.is_empty() => {
+        _ if goal.wait.is_none() && !goal.commands.is_empty() => {
             NextAction::WaitFor { what: Awaited::Commands { commands: goal.commands.clone() } }
         }
-        Some(_) | None => NextAction::RunGoal { goal_id: goal.id, continuation: goal.next_continuation },
+        (_, Some(retry)) => NextAction::WaitUntil { at: retry.at, cause: Delay::Retry { retry } },
+        (_, None) => NextAction::RunGoal { goal_id: goal.id, continuation: goal.next_continuation },
     }
 }
 

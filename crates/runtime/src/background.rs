@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use domain::{CallOutcome, Code, CommandId, Digest, SessionId, Timestamp};
 use policy::RuntimeCommand;
+use store::Committed;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -37,15 +38,20 @@ impl Background {
         Self { sessions, observer, shutdown, tasks: Mutex::default() }
     }
 
-    /// Runs a command that was recorded as started.
-    pub(crate) fn start(&self, session: SessionId, command: CommandId, prepared: Box<dyn PreparedCall>) {
+    /// Runs a command that was recorded as started, with a lease from then on.
+    pub(crate) fn start(
+        &self,
+        session: SessionId,
+        (command, taken_at): (CommandId, Timestamp),
+        prepared: Box<dyn PreparedCall>,
+    ) {
         let run = Run {
             sessions: self.sessions.clone(),
             observer: Arc::clone(&self.observer),
             shutdown: self.shutdown.clone(),
             session,
             command,
-            renewed_at: self.sessions.now(),
+            renewed_at: taken_at,
         };
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
@@ -66,6 +72,12 @@ impl Background {
     }
 }
 
+/// When the lease of a command was taken or renewed, by the transaction that did (T5).
+pub(crate) fn renewed_at(committed: &Committed, command: CommandId) -> Option<Timestamp> {
+    let lease = committed.leases.commands.get(&command);
+    lease.map(|lease| lease.expires_at.plus_ms(-policy::LEASE_MS))
+}
+
 struct Run {
     sessions: Sessions,
     observer: Arc<dyn Observer>,
@@ -77,6 +89,10 @@ struct Run {
 
 impl Run {
     async fn until_over(mut self, prepared: Box<dyn PreparedCall>) {
+        // A worker that slept since it was recorded may have lost the command to recovery: it renews first (T5).
+        if self.renewal_is_due() && self.goes_on().await.is_err() {
+            return;
+        }
         let stop = CancellationToken::new();
         let mut work = prepared.run(stop.clone());
         let mut look = tokio::time::interval(LOOK);
@@ -104,14 +120,18 @@ impl Run {
         self.record(output).await;
     }
 
+    fn renewal_is_due(&self) -> bool {
+        self.sessions.now() >= self.renewed_at.plus_ms(RENEW_MS)
+    }
+
     /// Whether the command is not asked to stop. Keeps its lease.
     async fn goes_on(&mut self) -> Result<bool, Gone> {
         let now = self.sessions.now();
-        if now >= self.renewed_at.plus_ms(RENEW_MS) {
+        if self.renewal_is_due() {
             let owner = self.sessions.owner().clone();
             let renew = RuntimeCommand::RenewCommand { command: self.command, owner };
             match self.execute(renew, None).await {
-                Ok(()) => self.renewed_at = self.sessions.now(),
+                Ok(committed) => self.renewed_at = renewed_at(&committed, self.command).unwrap_or(now),
                 Err(CommandError::Rejected(_)) => return Err(Gone),
                 Err(error) if now >= self.renewed_at.plus_ms(policy::LEASE_MS) => {
                     tracing::warn!(%error, "the lease of a background command ran out");
@@ -148,7 +168,7 @@ impl Run {
             let (command, result) = (self.command, result.clone());
             let end = RuntimeCommand::EndCommand { command, outcome, result, full_output };
             match self.execute(end, full.clone()).await {
-                Ok(()) => return,
+                Ok(_) => return,
                 // Recovery was faster.
                 Err(CommandError::Rejected(refused)) if refused.code == Code::UnknownCommand => return,
                 Err(error) => tracing::warn!(%error, "the end of a background command is not recorded yet"),
@@ -157,13 +177,17 @@ impl Run {
         }
     }
 
-    async fn execute(&self, command: RuntimeCommand, blob: Option<Vec<u8>>) -> Result<(), CommandError> {
+    async fn execute(
+        &self,
+        command: RuntimeCommand,
+        blob: Option<Vec<u8>>,
+    ) -> Result<Committed, CommandError> {
         let extra = Extra { blob, ..Extra::default() };
         let committed = self.sessions.execute(self.session, Order::Runtime(command), extra).await?;
         for event in &committed.events {
             self.observer.event(self.session, event);
         }
-        Ok(())
+        Ok(committed)
     }
 }
 

@@ -16,6 +16,7 @@ use domain::{
 use policy::{AgentCommand, CallGrant, NewRequest, RuntimeCommand, Scope};
 use store::Committed;
 
+use crate::background;
 use crate::fresh;
 use crate::sessions::{CommandError, Extra, Order, Sessions};
 
@@ -54,6 +55,12 @@ pub struct AdmittedTurn {
     fresh: Vec<Event>,
 }
 
+/// When the lease was taken or renewed: in the transaction that did. A worker may have slept since, and what it reads of
+/// the clock afterwards would give it time that others do not (T5).
+fn renewed_at(committed: &Committed) -> Option<Timestamp> {
+    committed.leases.turn.as_ref().map(|lease| lease.expires_at.plus_ms(-policy::LEASE_MS))
+}
+
 impl Sessions {
     /// Admits the turn that is due in the main lane, or says why none is (T4). It may make `max_requests` model requests,
     /// and never more than [`domain::REQUESTS_PER_TURN`] (T12).
@@ -82,8 +89,8 @@ impl Sessions {
             lane,
             number,
             agent,
+            renewed_at: renewed_at(&committed).unwrap_or_else(|| self.now()),
             state: committed.state,
-            renewed_at: self.now(),
             fresh: committed.events,
         })
     }
@@ -149,8 +156,8 @@ impl AdmittedTurn {
         let command = RuntimeCommand::RenewLease { turn: self.number, owner: self.sessions.owner().clone() };
         let committed =
             self.sessions.execute(self.session, Order::Runtime(command), Extra::default()).await?;
+        self.renewed_at = renewed_at(&committed).unwrap_or_else(|| self.sessions.now());
         self.state = committed.state;
-        self.renewed_at = self.sessions.now();
         Ok(())
     }
 
@@ -274,18 +281,21 @@ impl AdmittedTurn {
         Ok(ended.unwrap_or(TurnOutcome::Completed))
     }
 
-    /// Starts a command that goes on beside turns; the call is answered with its number.
+    /// Starts a command that goes on beside turns; the call is answered with its number. Tells that, and when the command's
+    /// lease was taken.
     pub(crate) async fn start_command(
         &mut self,
         call: CallRef,
         grant: CallGrant,
         effect: Effect,
         title: CommandTitle,
-    ) -> Result<CommandId, CommandError> {
+    ) -> Result<(CommandId, Timestamp), CommandError> {
         let owner = self.sessions.owner().clone();
         let command = AgentCommand::StartCommand { call, grant, effect, title, owner };
         let committed = self.commit(Order::Agent(command), Extra::default()).await?;
-        Ok(committed.state.core.last_command)
+        let command = committed.state.core.last_command;
+        let taken_at = background::renewed_at(&committed, command);
+        Ok((command, taken_at.unwrap_or_else(|| self.sessions.now())))
     }
 
     /// Ends the turn and returns its outcome: a turn that was asked to stop ends as stopped, whatever is proposed.

@@ -6,20 +6,26 @@ use domain::{BlockCode, Condition, GoalStatus, PauseReason, Streaks, Timestamp, 
 use policy::{Awaited, IdleReason, NextAction};
 use runtime::{GoalView, SessionView};
 
-use super::next::{Hints, next};
+use super::next::{Hints, next_or_recovery};
 use super::{count, duration_ms, number, one_line, request, time, wrapped};
 
 /// Columns before the value of a line.
 const LABEL: usize = 11;
 
 /// The session's Goal in full, with everything that it waits for.
-pub(crate) fn goal(goal: &GoalView, view: &SessionView, hints: Hints, now: Timestamp) -> String {
+pub(crate) fn goal(
+    goal: &GoalView,
+    view: &SessionView,
+    lease_end: Option<Timestamp>,
+    hints: Hints,
+    now: Timestamp,
+) -> String {
     let mut out = line("goal", &goal.objective);
     let mut more = |label: &str, text: &str| out.push_str(&line(label, text));
     more("status", &goal_state(goal, view));
     // An answer to the command that ended it needs no hint at the next one.
     if !goal.state().is_terminal() {
-        more("next", &next(view, hints, now));
+        more("next", &next_or_recovery(view, lease_end, hints, now));
     }
     if let Some(criteria) = &goal.criteria {
         more("criteria", criteria);

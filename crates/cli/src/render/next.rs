@@ -72,6 +72,25 @@ pub(crate) fn next(view: &SessionView, hints: Hints, now: Timestamp) -> String {
     text
 }
 
+/// The same where the lease of a running turn is known: one that ended belongs to no worker that is well.
+pub(crate) fn next_or_recovery(
+    view: &SessionView,
+    lease_end: Option<Timestamp>,
+    hints: Hints,
+    now: Timestamp,
+) -> String {
+    let lost = view.running.as_ref().filter(|_| silent_ms(lease_end, now).is_some());
+    lost.map_or_else(
+        || next(view, hints, now),
+        |lost| format!("the next worker recovers turn {}; {} is one", lost.turn, hints.command("goal run")),
+    )
+}
+
+/// For how long the worker of the running turn gave no sign of life, if that is too long.
+pub(super) fn silent_ms(lease_end: Option<Timestamp>, now: Timestamp) -> Option<i64> {
+    lease_end.map(|end| now.0.saturating_sub(end.0)).filter(|silent_ms| *silent_ms > 0)
+}
+
 /// What to type for a remedy, and what it does. `otherwise`: another one was named before.
 fn hint(remedy: Remedy, otherwise: bool, view: &SessionView, hints: Hints) -> String {
     match remedy {
@@ -104,5 +123,117 @@ fn hint(remedy: Remedy, otherwise: bool, view: &SessionView, hints: Hints) -> St
             let does = if view.outlook.goes_on { "sends a message meanwhile" } else { "goes on" };
             format!("{} {does}", Hints::of(view.session).command("run PROMPT"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{Mode, Seq, TurnNumber, TurnTrigger, Wait};
+    use policy::{Awaited, IdleReason};
+    use runtime::{Outlook, TurnView};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_767_225_600_000);
+    const LATER: Timestamp = Timestamp(1_767_225_720_000);
+
+    fn view(next: NextAction, because: &str, at: Option<Timestamp>, remedies: &[Remedy]) -> SessionView {
+        let goes_on = !matches!(next, NextAction::Idle { .. });
+        SessionView {
+            session: SessionId::from_u128(0xf3c0_2b7c_1e0d),
+            title: None,
+            workspace: String::new(),
+            mode: Mode::Work,
+            agent: None,
+            work_agent: None,
+            head: Seq(1),
+            plan: None,
+            goal: None,
+            queued_inputs: 0,
+            requests: Vec::new(),
+            commands: Vec::new(),
+            running: None,
+            last_turn: None,
+            next,
+            outlook: Outlook { goes_on, because: because.to_owned(), at, remedies: remedies.to_vec() },
+            wake_at: None,
+        }
+    }
+
+    fn idle(remedies: &[Remedy]) -> SessionView {
+        view(NextAction::Idle { why: IdleReason::NothingToDo }, "…", None, remedies)
+    }
+
+    fn told(view: &SessionView, hints: Hints) -> String {
+        // Wherever this is tested, it is another time there.
+        next(view, hints, NOW).replace(&time(LATER), "TIME")
+    }
+
+    #[test]
+    fn t2_each_remedy_is_a_command_line() {
+        let request = domain::RequestId(3);
+        let remedies = [
+            &[Remedy::ResumeGoal][..],
+            &[Remedy::Answer { request }, Remedy::ResumeGoal],
+            &[Remedy::AcceptGoal],
+            &[Remedy::RaiseBudget],
+            &[Remedy::StartWork],
+            &[Remedy::SetGoal],
+            &[Remedy::SendMessage],
+        ];
+        let lines = remedies.map(|remedies| told(&idle(remedies), Hints::LATEST));
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        not continuing because …; `zuno goal resume` goes on
+        not continuing because …; `zuno requests answer 3 …`, `zuno goal resume` goes on without
+        not continuing because …; `zuno goal accept` accepts it, `zuno goal decline` does not
+        not continuing because …; `zuno goal budget --tokens N` raises it
+        not continuing because …; `zuno mode work` goes on
+        not continuing because …; `zuno goal set OBJECTIVE` sets another
+        not continuing because …; `zuno run PROMPT --session f3c02b7c` goes on
+        ");
+        let session = SessionId::from_u128(0xf3c0_2b7c_1e0d);
+        insta::assert_snapshot!(told(&idle(&[Remedy::ResumeGoal]), Hints::of(session)), @"");
+    }
+
+    #[test]
+    fn t2_what_goes_on_says_when_and_what_a_person_can_do_meanwhile() {
+        let wait = Wait { condition: domain::Condition::Inbox, deadline: LATER, note: None, is_met: false };
+        let condition = NextAction::WaitFor { what: Awaited::Condition { wait: wait.clone() } };
+        let until = NextAction::WaitUntil { at: LATER, cause: Delay::Wait { wait } };
+        let due = NextAction::RunGoal { goal_id: domain::GoalId::from_u128(1), continuation: 4 };
+        let lines = [
+            view(
+                condition,
+                "the agent waits for an input",
+                Some(LATER),
+                &[Remedy::ResumeGoal, Remedy::SendMessage],
+            ),
+            view(until, "the agent waits", Some(LATER), &[Remedy::ResumeGoal]),
+            view(due, "the Goal is due: continuation 4", None, &[]),
+        ];
+        insta::assert_snapshot!(lines.map(|view| told(&view, Hints::LATEST)).join("\n"), @r"
+        the agent waits for an input, until TIME at most (in 2 min); `zuno goal resume` does not wait, `zuno run PROMPT --session f3c02b7c` sends a message meanwhile
+        the agent waits until TIME (in 2 min); `zuno goal resume` does not wait
+        the Goal is due: continuation 4; a worker runs it: `zuno goal run`
+        ");
+    }
+
+    #[test]
+    fn a_turn_whose_lease_has_ended_is_recovered_next() {
+        let turn = TurnNumber(3);
+        let running = NextAction::WaitFor { what: Awaited::Turn { turn } };
+        let mut view = view(running, "turn 3 runs", None, &[]);
+        view.running = Some(TurnView {
+            turn,
+            agent: "build".parse().unwrap(),
+            model: "main".parse().unwrap(),
+            trigger: TurnTrigger::Input { rows: Vec::new() },
+            request: 1,
+            stop: None,
+        });
+        let told = |lease_end| next_or_recovery(&view, Some(lease_end), Hints::LATEST, NOW);
+        assert_eq!(told(LATER), "turn 3 runs");
+        let lost = told(NOW.plus_ms(-1));
+        assert_eq!(lost, "the next worker recovers turn 3; `zuno goal run` is one");
     }
 }

@@ -8,7 +8,7 @@ use runtime::{ModeView, SessionView, TurnView};
 use store::SessionSummary;
 
 use super::goal::{tokens, turns_and_time};
-use super::next::{Hints, next};
+use super::next::{Hints, next_or_recovery, silent_ms};
 use super::{count, duration_ms, fitted, goal_state, one_line, progress, request, steps, time, wrapped};
 use crate::session_name::short_forms;
 
@@ -22,7 +22,7 @@ pub(crate) fn session(
     hints: Hints,
     now: Timestamp,
 ) -> String {
-    let silent_ms = lease_end.map(|end| now.0.saturating_sub(end.0)).filter(|silent_ms| *silent_ms > 0);
+    let silent_ms = silent_ms(lease_end, now);
     let mut out = String::new();
     let mut line = |label: &str, text: &str| {
         let _ = writeln!(out, "{label:<LABEL$}{}", wrapped(LABEL, text));
@@ -52,8 +52,7 @@ pub(crate) fn session(
     if view.queued_inputs > 0 {
         line("queue", &count(view.queued_inputs, "input"));
     }
-    let lost = view.running.as_ref().filter(|_| silent_ms.is_some());
-    line("next", &lost.map_or_else(|| next(view, hints, now), |lost| recovery(lost, hints)));
+    line("next", &next_or_recovery(view, lease_end, hints, now));
     match &view.plan {
         None => line("plan", "none"),
         Some(plan) => {
@@ -100,10 +99,6 @@ fn running_turn(turn: &TurnView, silent_ms: Option<i64>) -> String {
         }
     };
     format!("{} {verb} for {cause} (agent {}, model {}){stop}{gone}", turn.turn, turn.agent, turn.model)
-}
-
-fn recovery(lost: &TurnView, hints: Hints) -> String {
-    format!("the next worker recovers turn {}; {} is one", lost.turn, hints.command("goal run"))
 }
 
 /// The mode with its agent: `work (agent build)`.

@@ -194,8 +194,9 @@ pub(crate) async fn run(context: &Context, verb: GoalVerb) -> Result<Exit, CliEr
         next: &view.next,
         outlook: &view.outlook,
     };
-    let now = opened.sessions.now();
-    context.out.answer(&shown, || render::goal(goal, &view, of.hints(session), now))?;
+    let lease = opened.store.head(session).await?.and_then(|head| head.leases.turn);
+    let (lease_end, now) = (lease.map(|lease| lease.expires_at), opened.sessions.now());
+    context.out.answer(&shown, || render::goal(goal, &view, lease_end, of.hints(session), now))?;
     Ok(Exit::Done)
 }
 

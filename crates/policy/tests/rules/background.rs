@@ -74,7 +74,7 @@ fn m6_plan_mode_starts_no_command() {
 }
 
 #[test]
-fn m6_entering_plan_mode_asks_every_command_to_stop() {
+fn entering_plan_mode_asks_every_command_to_stop() {
     let mut world = World::open();
     world.submit("serve");
     world.start();
@@ -218,7 +218,7 @@ fn t7_a_lost_turn_leaves_the_command_that_it_started() {
 }
 
 #[test]
-fn t6_commands_are_asked_to_stop_by_people_and_agents() {
+fn commands_are_asked_to_stop_by_people_and_agents() {
     let mut world = running(CONFINED);
     let stop = |n| UserCommand::StopCommand { command: CommandId(n) };
     insta::assert_snapshot!(world.user(&stop(2)).unwrap_err(), @"unknown_command: there is no background command 2 in this session");
@@ -238,7 +238,7 @@ fn t6_commands_are_asked_to_stop_by_people_and_agents() {
 }
 
 #[test]
-fn t6_commands_and_their_results_have_bounds() {
+fn commands_and_their_results_have_bounds() {
     let mut world = World::open();
     world.submit("go");
     let turn = world.start();
@@ -276,7 +276,12 @@ fn g11_an_interrupt_during_a_request_a_wait_or_a_retry_holds_the_goal() {
     type Rest = fn(&mut World);
     let rests: [(Rest, &str); 3] = [
         // The request can still be answered, and an answer is an act of the person.
-        (|world| drop(world.asked(super::commands::ask)), "human_input"),
+        (
+            |world| {
+                world.asked(super::commands::ask);
+            },
+            "human_input",
+        ),
         (|world| world.wait_for(domain::Condition::Inbox, START + 60_000), "interrupted"),
         (
             |world| {

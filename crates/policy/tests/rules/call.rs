@@ -4,6 +4,7 @@ use domain::{CallOutcome, CallRef, Capability, CapabilitySet, Code, Effect, Even
 use policy::{AgentCommand, CallGrant, PLAN_MODE, UserCommand, in_mode};
 use proptest::prelude::*;
 
+use super::commands::{asking, forbidding};
 use super::world::{World, code, finish_call, grant, kinds, refuse_call};
 
 fn admit(call: CallRef, grant: CallGrant) -> AgentCommand {
@@ -57,6 +58,20 @@ fn c2_a_tool_off_the_list_is_refused_with_every_capability() {
     let (mut world, call) = a_call(Mode::Work);
     let unlisted = CallGrant { tool_is_allowed: false, ..grant(&[]) };
     insta::assert_snapshot!(world.agent(&admit(call, unlisted)).unwrap_err(), @"denied: `tool` is not on the list of allowed tools in the configuration");
+}
+
+#[test]
+fn c2_permission_rules_narrow_what_mode_and_role_let_through() {
+    let (mut world, call) = a_call(Mode::Work);
+    let reads = [Capability::ReadWorkspace];
+    insta::assert_snapshot!(world.agent(&admit(call, forbidding(&reads))).unwrap_err(), @"denied: `tool` is not allowed: rule 2");
+    insta::assert_snapshot!(world.agent(&admit(call, asking(&reads))).unwrap_err(), @"permission_needed: `tool` needs the user's leave: rule 1");
+    world.agent(&admit(call, grant(&reads))).unwrap();
+    let (mut world, call) = a_call(Mode::Plan);
+    let writes = grant(&[Capability::WriteWorkspace]);
+    assert_eq!(code(world.agent(&admit(call, writes))), Code::Denied, "a rule that allows adds nothing");
+    let asks = asking(&[Capability::WriteWorkspace]);
+    assert_eq!(code(world.agent(&admit(call, asks))), Code::Denied, "nor does one that would ask");
 }
 
 #[test]

@@ -3,6 +3,9 @@
 use domain::{Code, FailureKind, InboxRow, InputId, InputKind, Seq, Timestamp, TurnNumber};
 use policy::{Awaited, ContinuationView, IdleReason, NextAction, RuntimeCommand, UserCommand, next_action};
 
+use testkit::goal_id;
+
+use super::commands::{ask, end_command, propose};
 use super::world::{START, World, admit, budgets, code, failure, kinds, owner};
 
 /// A day: longer than any wait.
@@ -57,6 +60,27 @@ fn idle_worlds() -> Vec<World> {
         }
         worlds.push(world);
     }
+    let mut world = World::open();
+    world.submit("what would you do?");
+    let call = world.start_with("goal_propose");
+    world.agent(&propose(call, goal_id(5), "Port it")).unwrap();
+    world.conclude();
+    worlds.push(world);
+    let mut world = World::open();
+    world.submit("go");
+    world.asked(ask);
+    worlds.push(world);
+    worlds.push(with_goal(&|world| {
+        world.asked(ask);
+    }));
+    // Its report joins what something else starts.
+    let mut world = World::open();
+    world.submit("serve");
+    world.start();
+    world.background();
+    world.conclude();
+    world.runtime(&end_command(1, domain::CallOutcome::Succeeded)).unwrap();
+    worlds.push(world);
     worlds
 }
 
@@ -76,6 +100,10 @@ fn t2_an_idle_session_says_why() {
     inbox_held
     turn_lost
     turn_failed
+    goal_proposed
+    awaiting_answer
+    goal_paused
+    nothing_to_do
     ");
 }
 
@@ -102,6 +130,55 @@ fn t3_the_wake_up_is_now_the_retry_or_the_end_of_the_lease() {
     assert_eq!(world.wake_at, Some(Timestamp(START + 2_100)), "the retry");
     world.submit("go");
     assert_eq!(world.wake_at, Some(Timestamp(START + 100)), "input goes first");
+}
+
+#[test]
+fn t3_a_running_command_wakes_at_the_end_of_its_lease_also_when_idle() {
+    let mut world = World::open();
+    world.submit("serve");
+    world.start();
+    world.background();
+    world.conclude();
+    assert_eq!(world.next(), NextAction::Idle { why: IdleReason::NothingToDo });
+    assert_eq!(
+        world.wake_at,
+        Some(Timestamp(START + policy::LEASE_MS)),
+        "somebody has to notice a dead owner"
+    );
+}
+
+/// Every way in which nothing runs although something may later; [`super::invariants`] checks the stored moment.
+#[test]
+fn t3_a_wake_up_is_set_whenever_time_alone_makes_something_run() {
+    type Rest = fn(&mut World);
+    let rests: [(&str, Rest); 6] = [
+        ("a retry", |world| {
+            let turn = world.start();
+            world.fail(turn, failure(FailureKind::Transport));
+        }),
+        ("a time", |world| world.wait_for(domain::Condition::Time, START + 9_000)),
+        ("an input", |world| world.wait_for(domain::Condition::Inbox, START + 9_000)),
+        ("a file", |world| {
+            let path = domain::WaitedPath::parse("out").unwrap();
+            world.wait_for(domain::Condition::File { path, baseline: None }, START + 9_000);
+        }),
+        ("a command", |world| {
+            world.start();
+            world.background();
+            world.conclude();
+        }),
+        ("a turn", |world| {
+            world.start_with("shell");
+        }),
+    ];
+    for (what, rest) in rests {
+        let mut world = World::open();
+        world.set_goal();
+        rest(&mut world);
+        let refusal = code(world.runtime(&admit(&owner(2))));
+        assert!(matches!(refusal, Code::NotDue | Code::LeaseHeld), "{what}: {refusal}");
+        assert!(world.wake_at.is_some_and(|at| at.0 > world.now), "{what}: {:?}", world.wake_at);
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use domain::{
 use policy::{ATTEMPTS_IN_PLACE, Delay, IdleReason, Jitter, NextAction, RuntimeCommand, UserCommand};
 use testkit::goal_id;
 
+use super::commands::{accept, propose};
 use super::world::{START, World, begin, code, end, failure, goal_set, kinds, respond, spent, start_work};
 
 /// What a failure does to the session, in one line.
@@ -284,6 +285,28 @@ fn t10_pause_completion_cancellation_and_replacement_clear_it() {
         world.user(&command).unwrap();
         assert_eq!(world.goal().retry, None, "{command:?}");
     }
+}
+
+#[test]
+fn t10_an_edit_clears_it_and_the_goal_goes_on_at_once() {
+    let edit = |words| UserCommand::EditGoal {
+        objective: Some(testkit::objective(words)),
+        criteria: policy::CriteriaEdit::Keep,
+        expected_revision: None,
+    };
+    let mut world = waiting();
+    assert_eq!(world.user(&edit("Reach it")).unwrap(), [], "the same objective is no edit");
+    assert!(world.goal().retry.is_some());
+    assert_eq!(kinds(&world.user(&edit("Reach more")).unwrap()), ["goal_edited", "retry_cleared"]);
+    assert!(matches!(world.next(), NextAction::RunGoal { .. }));
+
+    let mut world = World::open();
+    world.set_goal();
+    let call = world.start_with("goal_propose");
+    world.agent(&propose(call, goal_id(9), "Reach more")).unwrap();
+    world.fail(call.turn, failure(FailureKind::ServerError));
+    let events = world.user(&accept()).unwrap();
+    assert_eq!(kinds(&events), ["goal_edited", "retry_cleared"], "an accepted change is an edit");
 }
 
 #[test]

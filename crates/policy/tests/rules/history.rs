@@ -110,17 +110,28 @@ impl Step {
 #[derive(Debug, Clone)]
 pub(crate) enum Deal {
     /// Admitted and finished; one that ran says which call it was and how it ended.
-    Run { kind: Kind, outcome: CallOutcome, ran: Option<u8> },
+    Run {
+        kind: Kind,
+        outcome: CallOutcome,
+        ran: Option<u8>,
+    },
     Leave(Kind),
     Refuse,
     Plan(PlanAct),
     CompleteGoal,
     StageBlock,
     Propose(usize),
-    Wait { kind: WaitKind, ahead_ms: i64 },
-    Ask { leave: bool },
+    Wait {
+        kind: WaitKind,
+        ahead_ms: i64,
+    },
+    Ask {
+        leave: bool,
+    },
     Background(Kind),
-    StopCommand { back: u32 },
+    StopCommand {
+        back: u32,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -180,27 +191,28 @@ fn deals() -> impl Strategy<Value = Deal> {
         Just(WaitKind::File),
         Just(WaitKind::Inbox),
     ];
-    let ahead = prop_oneof![Just(1), Just(6_000), Just(3_600_000), Just(0)];
+    let ahead = prop_oneof![2 => Just(1), 4 => Just(6_000), 4 => Just(3_600_000), 1 => Just(0)];
     let run = (kinds(), outcome, proptest::option::of(0..30_u8));
     prop_oneof![
-        8 => run.prop_map(|(kind, outcome, ran)| Deal::Run { kind, outcome, ran }),
+        6 => run.prop_map(|(kind, outcome, ran)| Deal::Run { kind, outcome, ran }),
         2 => kinds().prop_map(Deal::Leave),
         4 => Just(Deal::Refuse),
-        6 => plan_acts().prop_map(Deal::Plan),
-        2 => Just(Deal::CompleteGoal),
+        4 => plan_acts().prop_map(Deal::Plan),
+        1 => Just(Deal::CompleteGoal),
         2 => Just(Deal::StageBlock),
         2 => (0..3_usize).prop_map(Deal::Propose),
-        4 => (waits, ahead).prop_map(|(kind, ahead_ms)| Deal::Wait { kind, ahead_ms }),
+        6 => (waits, ahead).prop_map(|(kind, ahead_ms)| Deal::Wait { kind, ahead_ms }),
         4 => any::<bool>().prop_map(|leave| Deal::Ask { leave }),
-        4 => kinds().prop_map(Deal::Background),
+        6 => kinds().prop_map(Deal::Background),
         1 => (0..2_u32).prop_map(|back| Deal::StopCommand { back }),
     ]
 }
 
 fn step_values() -> impl Strategy<Value = Step> {
-    let fails = proptest::option::weighted(0.12, proptest::sample::select(FailureKind::ALL.to_vec()));
+    let fails = proptest::option::weighted(0.09, proptest::sample::select(FailureKind::ALL.to_vec()));
     let polls = prop::bool::weighted(0.2);
-    (1..3_u32, 0..3_usize, polls, 0..400_u64, deals(), fails).prop_map(
+    let calls = prop_oneof![2 => Just(0_usize), 3 => Just(1), 2 => Just(2), 1 => Just(3)];
+    (1..3_u32, calls, polls, 0..400_u64, deals(), fails).prop_map(
         |(owner, calls, polls, tokens, deal, fails)| Step { owner, calls, polls, tokens, deal, fails },
     )
 }
@@ -208,7 +220,7 @@ fn step_values() -> impl Strategy<Value = Step> {
 fn goal_acts() -> impl Strategy<Value = GoalAct> {
     prop_oneof![
         3 => Just(GoalAct::Accept),
-        1 => Just(GoalAct::Decline),
+        3 => Just(GoalAct::Decline),
         1 => (0..3_usize).prop_map(GoalAct::Edit),
         2 => (1..3_000_u64).prop_map(|tokens| GoalAct::Budget { tokens }),
         1 => Just(GoalAct::Pause),
@@ -231,32 +243,33 @@ fn command_acts() -> impl Strategy<Value = CommandAct> {
 pub(crate) fn acts() -> impl Strategy<Value = Act> {
     let reply = prop_oneof![Just(Reply::Text), Just(Reply::Allow), Just(Reply::Deny)];
     prop_oneof![
-        48 => step_values().prop_map(Act::Step),
+        // Most of the time work goes on: what matters lies several steps deep.
+        120 => step_values().prop_map(Act::Step),
         8 => prop_oneof![Just(1), Just(2_000), Just(15_000), Just(400_000), Just(-3_000)].prop_map(Act::Pass),
         8 => any::<(bool, bool)>().prop_map(|(steers, resumes)| Act::Submit { steers, resumes }),
-        2 => Just(Act::EnterPlan),
+        1 => Just(Act::EnterPlan),
         4 => any::<bool>().prop_map(|with_prompt| Act::StartWork { with_prompt }),
         1 => prop_oneof![Just("build"), Just("deep")].prop_map(Act::SelectAgent),
-        6 => (1..3_000_u64, 1..12_u32, prop_oneof![Just(3_000_000), 1..40_000_u64], any::<bool>()).prop_map(
+        6 => (prop_oneof![1..3_000_u64, Just(90_000)], prop_oneof![1..12_u32, Just(200)], prop_oneof![Just(3_000_000), 1..40_000_u64], any::<bool>()).prop_map(
             |(tokens, turns, active_ms, replace)| Act::SetGoal { tokens, turns, active_ms, replace }
         ),
         12 => goal_acts().prop_map(Act::Goal),
-        6 => (0..2_u32, reply).prop_map(|(back, with)| Act::Answer { back, with }),
-        2 => Just(Act::Interrupt),
+        10 => (0..2_u32, reply).prop_map(|(back, with)| Act::Answer { back, with }),
+        1 => Just(Act::Interrupt),
         6 => plan_acts().prop_map(Act::Plan),
         2 => (1..3_u32).prop_map(|owner| Act::Renew { owner }),
         4 => any::<(bool, bool)>().prop_map(|(by_dead_owner, file_is_written)| Act::Recover {
             by_dead_owner,
             file_is_written
         }),
-        6 => (0..2_u32, command_acts()).prop_map(|(back, act)| Act::Command { back, act }),
+        10 => (0..2_u32, command_acts()).prop_map(|(back, act)| Act::Command { back, act }),
         2 => any::<bool>().prop_map(|is_changed| Act::Look { is_changed }),
         2 => (0..4_u64, 0..20_usize).prop_map(|(back, write)| Act::Late { back, write }),
     ]
 }
 
 pub(crate) fn histories() -> impl Strategy<Value = Vec<Act>> {
-    proptest::collection::vec(acts(), 1..120)
+    proptest::collection::vec(acts(), 1..140)
 }
 
 /// Two histories that differ in their plan commands alone, by the person and by models.
@@ -283,5 +296,5 @@ pub(crate) fn twins() -> impl Strategy<Value = Vec<(Act, Act)>> {
         Act::Pass(ms) => Just((Act::Pass(ms.abs()), Act::Pass(ms.abs()))).boxed(),
         other => Just((other.clone(), other)).boxed(),
     };
-    proptest::collection::vec(acts().prop_flat_map(other_plan), 1..100)
+    proptest::collection::vec(acts().prop_flat_map(other_plan), 1..120)
 }

@@ -50,7 +50,7 @@ fn check_rows(core: &Core, goal: Option<&Goal>) {
     for row in core.lanes.values().flat_map(|slot| &slot.inbox) {
         match row.taken {
             Some(turn) => {
-                assert!(running.contains(&turn), "I2: row {} is taken by a turn that is over", row.id)
+                assert!(running.contains(&turn), "I2: row {} is taken by a turn that is over", row.id);
             }
             None => assert!(
                 row.goal_id.is_none_or(|goal| Some(goal) == open),
@@ -108,17 +108,19 @@ fn check_leases(core: &Core, leases: &Leases) {
 fn check_wake_up(core: &Core, leases: &Leases, wake: Option<Timestamp>, now: Timestamp) {
     assert_eq!(wake, wake_at(core, leases, now), "T3: the stored wake-up is the derived one");
     let command = leases.commands.values().map(|lease| lease.expires_at).min();
-    let of_lane = match next_action(&ContinuationView::of_lane(core, &LaneId::main()), now) {
+    let view = ContinuationView::of_lane(core, &LaneId::main());
+    let runs_at = |at| matches!(next_action(&view, at), NextAction::RunGoal { .. });
+    let of_lane = match next_action(&view, now) {
         NextAction::RunInput { .. } | NextAction::RunGoal { .. } => Some(now),
         NextAction::WaitUntil { at, .. } => {
-            assert!(at > now, "T2: a moment to wait for lies ahead");
+            assert!(at > now && runs_at(at), "T3: what is waited for runs then");
             Some(at)
         }
         NextAction::WaitFor { what: Awaited::Turn { .. } } => {
             Some(leases.turn.as_ref().expect("a running turn has a lease").expires_at)
         }
         NextAction::WaitFor { what: Awaited::Condition { wait } } => {
-            assert!(wait.deadline > now, "G10: a wait ends at its deadline");
+            assert!(wait.deadline > now && runs_at(wait.deadline), "G10: a wait ends at its deadline");
             Some(leases.next_look.map_or(wait.deadline, |look| look.min(wait.deadline)))
         }
         NextAction::WaitFor { what: Awaited::Commands { commands } } => {

@@ -49,8 +49,12 @@ fn held(reason: PauseReason) -> World {
                 world.lose(turn);
             }
         }
-        PauseReason::HumanInput { .. } => drop(world.asked(ask)),
-        PauseReason::Permission { .. } => drop(world.asked(ask_leave)),
+        PauseReason::HumanInput { .. } => {
+            world.asked(ask);
+        }
+        PauseReason::Permission { .. } => {
+            world.asked(ask_leave);
+        }
         PauseReason::Interrupted => drop(world.user(&UserCommand::Interrupt).unwrap()),
         PauseReason::User => drop(world.user(&UserCommand::PauseGoal).unwrap()),
         PauseReason::Authentication | PauseReason::Quota => {

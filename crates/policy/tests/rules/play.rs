@@ -7,11 +7,14 @@ use domain::{
     RequestId, Revision, TurnNumber, TurnOutcome, TurnPhase, WaitedPath,
 };
 use policy::{
-    AgentCommand, BudgetEdit, CriteriaEdit, Delivery, Jitter, PlanUpdate, Rejection, RuntimeCommand, UserCommand,
+    AgentCommand, BudgetEdit, CriteriaEdit, Delivery, Jitter, PlanUpdate, Rejection, RuntimeCommand,
+    UserCommand,
 };
 use testkit::{goal_id, objective, remark};
 
-use super::commands::{accept, ask, ask_leave, deny, end_command, propose, stage_block, start_command, text, wait_goal};
+use super::commands::{
+    accept, ask, ask_leave, deny, end_command, propose, stage_block, start_command, text, wait_goal,
+};
 use super::history::{Act, CommandAct, Deal, GoalAct, Guess, Kind, PlanAct, Reply, Step, WaitKind};
 use super::turn::writes_of;
 use super::world::{
@@ -126,10 +129,11 @@ fn goal_command(act: GoalAct) -> UserCommand {
             expected_revision: None,
         },
         GoalAct::Budget { tokens } => {
-            let tokens = tokens.try_into().ok();
-            let more = 1_000_000.try_into().ok();
-            let turns = tokens.filter(|tokens| tokens.get() % 2 == 0).and(99.try_into().ok());
-            UserCommand::SetBudgets { budgets: BudgetEdit { tokens, turns, active_ms: more } }
+            let turns = (tokens % 2 == 0).then_some(99.try_into().unwrap());
+            let active_ms = 1_000_000.try_into().ok();
+            UserCommand::SetBudgets {
+                budgets: BudgetEdit { tokens: tokens.try_into().ok(), turns, active_ms },
+            }
         }
         GoalAct::Pause => UserCommand::PauseGoal,
         GoalAct::Resume => UserCommand::ResumeGoal,
@@ -327,9 +331,7 @@ fn agent_command(world: &mut World, call: CallRef, deal: &Deal) -> AgentCommand 
             let condition = match kind {
                 WaitKind::Time => Condition::Time,
                 WaitKind::Command { back } => Condition::Command { command: last_command(world, *back) },
-                WaitKind::File => {
-                    Condition::File { path: WaitedPath::parse("a").unwrap(), baseline: None }
-                }
+                WaitKind::File => Condition::File { path: WaitedPath::parse("a").unwrap(), baseline: None },
                 WaitKind::Inbox => Condition::Inbox,
             };
             wait_goal(call, condition, world.now + ahead_ms)

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    Actor, Event, EventBody, Goal, GoalId, GoalStatus, InputId, LaneId, Mode, Plan, Revision, SessionState,
-    StepStatus, TurnTrigger,
+    Actor, Event, EventBody, Goal, GoalId, GoalStatus, InboxRow, InputId, InputKind, LaneId, Mode, Plan,
+    Revision, SessionState, StepStatus, TurnTrigger,
 };
 use policy::{Mover, NextAction, may_move};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use super::turn::writes_of;
 use super::world::World;
 
 /// Goes through the log and calls `check` with the state before each event.
-fn each(world: &World, mut check: impl FnMut(&SessionState, &Event)) {
+pub(crate) fn each(world: &World, mut check: impl FnMut(&SessionState, &Event)) {
     let mut state = SessionState::before_first(world.state.id);
     for event in &world.events {
         check(&state, event);
@@ -155,7 +155,11 @@ proptest! {
                 assert!(charged.insert((*turn, *request)), "{turn}.{request} is charged twice");
                 let goal = before.core.goal.as_ref().unwrap();
                 assert_eq!(goal.id, *goal_id);
-                assert!(goal.usage.tokens.charged() < goal.budgets.tokens.get(), "one request over at most");
+            }
+            EventBody::ModelRequested { charged_to: Some(id), attempt: 1, .. } => {
+                // The last answer of a turn that completed its Goal may come when another one is set.
+                let goal = before.core.goal.as_ref().filter(|goal| goal.id == *id);
+                assert!(goal.is_none_or(|goal| !goal.is_spent()), "one request over at most");
             }
             EventBody::TurnStarted { goal: Some(_), .. } => {
                 assert!(!before.core.goal.as_ref().unwrap().is_spent());
@@ -189,7 +193,8 @@ proptest! {
     fn i3_a_continuation_never_overtakes_input(history in histories()) {
         each(&played(&history), |before, event| {
             if let EventBody::TurnStarted { trigger: TurnTrigger::Goal { .. }, lane, .. } = &event.body {
-                assert!(before.core.inbox_held || before.core.lanes[lane].inbox.is_empty());
+                let waits = |row: &InboxRow| row.kind == InputKind::Report && row.goal_id.is_none();
+                assert!(before.core.inbox_held || before.core.lanes[lane].inbox.iter().all(waits));
             }
         });
     }
@@ -250,13 +255,13 @@ proptest! {
         let next = world.next();
         match (&next, world.wake_at) {
             (NextAction::Idle { .. }, wake) => {
-                prop_assert_eq!(wake, None);
+                prop_assert!(wake.is_none() || !world.state.core.commands.is_empty());
                 prop_assert_eq!(world.next_at(world.now + later), next);
             }
             (NextAction::WaitUntil { at, .. }, Some(wake)) => {
-                prop_assert_eq!(wake, *at);
+                prop_assert!(wake <= *at);
                 let is_over = matches!(world.next_at(at.0), NextAction::RunGoal { .. });
-                prop_assert!(is_over);
+                prop_assert!(is_over, "time alone ends it");
             }
             (_, wake) => prop_assert!(wake.is_some()),
         }
@@ -357,5 +362,7 @@ fn random_histories_reach_what_they_are_to_explore() {
     let missing: Vec<_> = EventBody::KINDS.iter().filter(|kind| !seen.contains_key(**kind)).collect();
     assert!(missing.is_empty(), "no history had {missing:?}: {seen:?}");
     let is_rare = |kind: &str| seen[kind] < 20;
-    assert!(!["turn_lost", "goal_moved", "plan_revised", "plan_closed"].into_iter().any(is_rare), "{seen:?}");
+    let deep =
+        ["turn_lost", "goal_moved", "plan_closed", "request_settled", "command_ended", "goal_wait_set"];
+    assert!(!deep.into_iter().any(is_rare), "{seen:?}");
 }

@@ -176,7 +176,11 @@ pub(crate) fn writes_of(world: &mut World, turn: TurnNumber) -> Vec<Write> {
         Write::Agent(propose(call, goal_id(900), "late")),
         Write::Agent(wait_goal(call, domain::Condition::Inbox, world.now + 1_000)),
         Write::Agent(start_command(call, Effect::Read)),
-        Write::Agent(AgentCommand::StopCommand { call, grant: self::grant(&[]), command: domain::CommandId(1) }),
+        Write::Agent(AgentCommand::StopCommand {
+            call,
+            grant: self::grant(&[]),
+            command: domain::CommandId(1),
+        }),
         Write::Runtime(ask(call)),
         Write::Runtime(ask_leave(call)),
     ]

@@ -339,18 +339,35 @@ fn g10_g2_only_a_turn_bound_to_the_active_goal_waits() {
     assert_eq!(code(world.agent(&wait)), Code::GoalNotBound, "nor by being resumed");
 }
 
+/// One wake-up, at the end of both: at the first of two nothing could run, and nothing would set the second.
 #[test]
 fn g10_t10_of_a_wait_and_a_retry_both_have_to_be_over() {
+    for (ahead, wait_ends_last) in [(HOUR_MS, true), (1_000, false)] {
+        for condition in [Condition::Time, Condition::Inbox, file(OLD)] {
+            let mut world = goal();
+            let call = world.start_with("goal_wait");
+            world.agent(&wait_goal(call, condition.clone(), START + ahead)).unwrap();
+            world.fail(call.turn, super::world::failure(domain::FailureKind::Transport));
+            let retry = world.goal().retry.unwrap();
+            let is_retry = matches!(world.next(), NextAction::WaitUntil { cause: Delay::Retry { .. }, .. });
+            assert_eq!(is_retry, !wait_ends_last, "{condition:?}");
+            let last = retry.at.0.max(START + ahead);
+            assert!(!matches!(world.next_at(last - 1), NextAction::RunGoal { .. }), "{condition:?}");
+            assert!(matches!(world.next_at(last), NextAction::RunGoal { .. }), "{condition:?}");
+        }
+    }
+}
+
+#[test]
+fn g10_t10_a_wait_that_is_met_during_a_retry_leaves_the_retry() {
     let mut world = goal();
     let call = world.start_with("goal_wait");
-    world.agent(&wait_goal(call, Condition::Time, START + HOUR_MS)).unwrap();
+    world.agent(&wait_goal(call, file(OLD), START + HOUR_MS)).unwrap();
     world.fail(call.turn, super::world::failure(domain::FailureKind::Transport));
+    look(&mut world, NEW);
     let retry = world.goal().retry.unwrap();
     assert_eq!(world.next(), NextAction::WaitUntil { at: retry.at, cause: Delay::Retry { retry } });
-    world.now = retry.at.0;
-    assert!(matches!(world.next(), NextAction::WaitUntil { cause: Delay::Wait { .. }, .. }));
-    world.now = START + HOUR_MS;
-    assert!(matches!(world.next(), NextAction::RunGoal { .. }));
+    assert_eq!(world.wake_at, Some(retry.at));
 }
 
 #[test]

@@ -137,9 +137,9 @@ impl Driver<'_> {
         let admitted = match prepared.background() {
             None => self.turn.admit_call(call, grant.clone(), effect.clone()).await,
             Some(title) => match self.turn.start_command(call, grant.clone(), effect.clone(), title).await {
-                Ok(command) => {
+                Ok((command, taken_at)) => {
                     let session = self.turn.session();
-                    self.around.background.start(session, command, prepared);
+                    self.around.background.start(session, (command, taken_at), prepared);
                     return Ok(());
                 }
                 Err(error) => Err(error),

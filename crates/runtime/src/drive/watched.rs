@@ -29,6 +29,11 @@ impl Driver<'_> {
         work: impl Future<Output = T>,
         token: Option<&CancellationToken>,
     ) -> Result<Watched<T>, Leave> {
+        // A worker that slept since its last commit may have lost the turn, and what it is about to do may have been
+        // settled as not done: it renews before anything else (T5).
+        if self.turn.renewal_is_due() {
+            self.look().await?;
+        }
         let mut work = pin!(work);
         let mut look = tokio::time::interval(Duration::from_millis(LOOK_MS));
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
