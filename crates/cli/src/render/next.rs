@@ -62,8 +62,8 @@ pub(crate) fn next(view: &SessionView, hints: Hints, now: Timestamp) -> String {
         }
         NextAction::WaitUntil { .. } | NextAction::WaitFor { .. } | NextAction::Idle { .. } => None,
     };
-    let remedies = outlook.remedies.iter().enumerate();
-    let remedies = remedies.map(|(at, remedy)| hint(*remedy, at > 0, view, hints));
+    let is_asked = outlook.remedies.iter().any(|remedy| matches!(remedy, Remedy::Answer { .. }));
+    let remedies = outlook.remedies.iter().map(|remedy| hint(*remedy, is_asked, view, hints));
     let ways: Vec<_> = runs.into_iter().chain(remedies).collect();
     if !ways.is_empty() {
         text.push_str("; ");
@@ -91,13 +91,13 @@ pub(super) fn silent_ms(lease_end: Option<Timestamp>, now: Timestamp) -> Option<
     lease_end.map(|end| now.0.saturating_sub(end.0)).filter(|silent_ms| *silent_ms > 0)
 }
 
-/// What to type for a remedy, and what it does. `otherwise`: another one was named before.
-fn hint(remedy: Remedy, otherwise: bool, view: &SessionView, hints: Hints) -> String {
+/// What to type for a remedy, and what it does. `is_asked`: an answer would do, too.
+fn hint(remedy: Remedy, is_asked: bool, view: &SessionView, hints: Hints) -> String {
     match remedy {
         Remedy::ResumeGoal => {
-            let does = match (otherwise, view.outlook.goes_on) {
+            let does = match (is_asked, view.outlook.goes_on) {
                 (_, true) => "does not wait",
-                (true, false) => "goes on without",
+                (true, false) => "goes on without an answer",
                 (false, false) => "goes on",
             };
             format!("{} {does}", hints.command("goal resume"))
@@ -184,7 +184,7 @@ mod tests {
         let lines = remedies.map(|remedies| told(&idle(remedies), Hints::LATEST));
         insta::assert_snapshot!(lines.join("\n"), @r"
         not continuing because …; `zuno goal resume` goes on
-        not continuing because …; `zuno requests answer 3 …`, `zuno goal resume` goes on without
+        not continuing because …; `zuno requests answer 3 …`, `zuno goal resume` goes on without an answer
         not continuing because …; `zuno goal accept` accepts it, `zuno goal decline` does not
         not continuing because …; `zuno goal budget --tokens N` raises it
         not continuing because …; `zuno mode work` goes on
@@ -192,7 +192,7 @@ mod tests {
         not continuing because …; `zuno run PROMPT --session f3c02b7c` goes on
         ");
         let session = SessionId::from_u128(0xf3c0_2b7c_1e0d);
-        insta::assert_snapshot!(told(&idle(&[Remedy::ResumeGoal]), Hints::of(session)), @"");
+        insta::assert_snapshot!(told(&idle(&[Remedy::ResumeGoal]), Hints::of(session)), @"not continuing because …; `zuno goal resume --session f3c02b7c` goes on");
     }
 
     #[test]
