@@ -11,14 +11,20 @@ pub(crate) const EFFECTS: &str = "effects.txt";
 /// The line it appends.
 pub(crate) const EFFECT: &str = "happened\n";
 
-/// The command with an effect that must not be repeated.
-fn append() -> (String, String) {
-    ("shell".to_owned(), json!({ "command": format!("echo happened >> {EFFECTS}") }).to_string())
+/// What an agent does about a call of which nobody can tell whether it happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Care {
+    /// It looks before it repeats it.
+    Looks,
+    /// It repeats it: a control.
+    Repeats,
+    /// It takes it for done: another one.
+    Trusts,
 }
 
 /// A call with its result, as the history tells it.
 #[derive(Debug)]
-struct Done {
+pub(crate) struct Done {
     tool: String,
     arguments: String,
     result: String,
@@ -26,7 +32,7 @@ struct Done {
 
 /// What a result says about its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+pub(crate) enum Standing {
     /// It did what was asked.
     Done,
     /// It did nothing, or nothing that lasts.
@@ -48,7 +54,7 @@ impl Done {
 }
 
 /// The calls of a request's history that have a result, in order.
-fn calls(request: &Value) -> Vec<Done> {
+pub(crate) fn calls(request: &Value) -> Vec<Done> {
     let messages = request["messages"].as_array().unwrap();
     let asked = messages.iter().filter_map(|message| message["tool_calls"].as_array()).flatten();
     let asked: Vec<_> = asked.collect();
@@ -66,17 +72,17 @@ fn calls(request: &Value) -> Vec<Done> {
 }
 
 /// What the last call of this tool whose arguments name this came to.
-fn standing(calls: &[Done], tool: &str, about: &str) -> Standing {
+pub(crate) fn standing(calls: &[Done], tool: &str, about: &str) -> Standing {
     let mut latest = calls.iter().rev();
     let found = latest.find(|call| call.tool == tool && call.arguments.contains(about));
     found.map_or(Standing::Open, Done::standing)
 }
 
-fn answer(calls: Vec<(String, String)>) -> Reply {
+pub(crate) fn answer(calls: Vec<(String, String)>) -> Reply {
     Reply::Answer { text: String::new(), calls, usage: (100, 10) }
 }
 
-fn call(tool: &str, arguments: &Value) -> (String, String) {
+pub(crate) fn call(tool: &str, arguments: &Value) -> (String, String) {
     (tool.to_owned(), arguments.to_string())
 }
 
@@ -103,46 +109,53 @@ pub(crate) fn works_on_the_goal(request: &Value) -> Reply {
     ];
     open(first)
         .or_else(|| open(second))
-        .or_else(|| appends_once(&calls))
+        .or_else(|| appends_once(&calls, EFFECT.trim_end(), Care::Looks))
         .or_else(|| open(last))
         .unwrap_or_else(|| Reply::text("All done."))
 }
 
 /// Runs the command once and reports.
 pub(crate) fn runs_the_command(request: &Value) -> Reply {
-    appends_once(&calls(request)).unwrap_or_else(|| Reply::text("The line is there."))
+    appends_once(&calls(request), EFFECT.trim_end(), Care::Looks)
+        .unwrap_or_else(|| Reply::text("The line is there."))
 }
 
 fn is_open(calls: &[Done], tool: &str) -> bool {
     standing(calls, tool, "") == Standing::Open
 }
 
-fn answered(calls: &[Done], tool: &str, text: &str) -> bool {
+pub(crate) fn answered(calls: &[Done], tool: &str, text: &str) -> bool {
     calls.iter().any(|call| call.tool == tool && call.result.contains(text))
 }
 
 /// A response with those of the calls that are still open; `None` if none is.
-fn open(calls: [(bool, (String, String)); 2]) -> Option<Reply> {
+pub(crate) fn open(calls: [(bool, (String, String)); 2]) -> Option<Reply> {
     let open: Vec<_> = calls.into_iter().filter(|(is_open, _)| *is_open).map(|(_, call)| call).collect();
     (!open.is_empty()).then(|| answer(open))
 }
 
-/// The next call towards exactly one line; `None` once it is there.
-fn appends_once(calls: &[Done]) -> Option<Reply> {
-    match standing(calls, "shell", "") {
-        Standing::Done => None,
-        Standing::Open => Some(answer(vec![append()])),
-        Standing::Uncertain => {
+/// The next call towards exactly one such line; `None` once it is there.
+pub(crate) fn appends_once(calls: &[Done], line: &str, care: Care) -> Option<Reply> {
+    let command = format!("echo {line} >> {EFFECTS}");
+    let append = || Some(answer(vec![call("shell", &json!({ "command": command }))]));
+    match (standing(calls, "shell", &command), care) {
+        (Standing::Done, _) | (Standing::Uncertain, Care::Trusts) => None,
+        (Standing::Open, _) | (Standing::Uncertain, Care::Repeats) => append(),
+        (Standing::Uncertain, Care::Looks) => {
             let ran = calls.iter().rposition(|call| call.tool == "shell").unwrap();
             let is_look = |call: &&Done| call.tool == "read_file" && call.arguments.contains(EFFECTS);
             let looked = calls[ran..].iter().filter(is_look).rfind(|call| call.standing() == Standing::Done);
             match looked {
-                None => Some(answer(vec![call("read_file", &json!({ "path": EFFECTS }))])),
-                Some(look) if look.result.contains(EFFECT.trim_end()) => None,
-                Some(_) => Some(answer(vec![append()])),
+                None => Some(answer(vec![call_read(EFFECTS)])),
+                Some(look) if look.result.contains(line) => None,
+                Some(_) => append(),
             }
         }
     }
+}
+
+fn call_read(path: &str) -> (String, String) {
+    call("read_file", &json!({ "path": path }))
 }
 
 fn plan(revises: Option<u64>) -> Value {

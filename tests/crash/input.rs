@@ -108,10 +108,17 @@ async fn check_that_a_goal_waits(case: &Case, call: domain::CallRef) {
     assert_eq!(goal.status, GoalStatus::Paused(PauseReason::UncertainSideEffect { call }));
 }
 
+/// Kills `zuno run` before and after each commit of its turn. Gives how many points that are.
+pub(crate) async fn points() -> u64 {
+    let fates = at_each_point(killed_at).await;
+    let met: BTreeSet<_> = fates.iter().copied().collect();
+    assert!(met.into_iter().eq(["consumed and not rerun", "given back and run", "never accepted"]));
+    fates.len() as u64
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn i1_i2_t7_a_prompt_killed_before_and_after_each_commit_is_not_lost_and_not_rerun() {
-    let fates: BTreeSet<_> = at_each_point(killed_at).await.into_iter().collect();
-    assert!(fates.into_iter().eq(["consumed and not rerun", "given back and run", "never accepted"]));
+    points().await;
 }
 
 #[tokio::test]

@@ -4,10 +4,12 @@
 #![expect(clippy::print_stdout, reason = "long tests say how far they are")]
 
 mod agent;
+mod parts;
 mod points;
 mod simulation;
 mod wreck;
 
 mod at_each_commit;
 mod between_commits;
+mod endurance;
 mod input;

@@ -31,7 +31,7 @@ impl Wreck {
         let mut admitted = BTreeSet::new();
         for event in &log {
             match &event.body {
-                EventBody::TurnStarted { turn, .. } => wreck.running = Some(*turn),
+                EventBody::TurnStarted { turn, .. } => (wreck.running, wreck.owes) = (Some(*turn), false),
                 EventBody::ModelRequested { charged_to, .. } => wreck.owes = charged_to.is_some(),
                 EventBody::ModelResponded { turn, request, calls, .. } => {
                     wreck.owes = false;
@@ -68,12 +68,19 @@ impl Wreck {
     #[track_caller]
     pub(crate) fn check(&self, log: &[Event]) {
         let told = story(log);
-        assert!(log.starts_with(&self.log), "what was accepted is not all there:\n{told}");
-        assert!(log.iter().map(|event| event.seq.0).eq(1..=log.len() as u64), "numbers with a gap:\n{told}");
+        self.check_sequel(log, &told);
         let expected: Vec<_> = lost(&self.log).into_iter().chain(self.running).collect();
         assert_eq!(lost(log), expected, "\n{told}");
-        self.check_recovery(&log[self.log.len()..], &told);
         check_history(log, &told);
+    }
+
+    /// Checks that a longer log continues this one: what was there stands, and the turn that ran was decided first of
+    /// all.
+    #[track_caller]
+    pub(crate) fn check_sequel(&self, log: &[Event], told: &str) {
+        assert!(log.starts_with(&self.log), "what was accepted is not all there:\n{told}");
+        assert!(log.iter().map(|event| event.seq.0).eq(1..=log.len() as u64), "numbers with a gap:\n{told}");
+        self.check_recovery(&log[self.log.len()..], told);
     }
 
     /// The first thing to follow is the decision on the turn that ran, and it is complete.
@@ -108,7 +115,7 @@ impl Wreck {
 }
 
 /// The turns that were declared lost.
-fn lost(log: &[Event]) -> Vec<TurnNumber> {
+pub(crate) fn lost(log: &[Event]) -> Vec<TurnNumber> {
     let of = |event: &Event| match event.body {
         EventBody::TurnLost { turn } => Some(turn),
         _ => None,
@@ -134,7 +141,7 @@ fn settlement(world: &World<SystemClock>, call: &ModelCall) -> CallOutcome {
 /// Turns follow each other, each ends once, each call is admitted at most once and has one result, each continuation
 /// number is used once and each request is charged once.
 #[track_caller]
-fn check_history(log: &[Event], told: &str) {
+pub(crate) fn check_history(log: &[Event], told: &str) {
     let mut running = None;
     let mut continuations = Vec::new();
     let mut once = BTreeSet::new();

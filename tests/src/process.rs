@@ -193,12 +193,24 @@ impl Running {
         }
     }
 
+    /// Whether it came to its end.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Kills it with SIGKILL and reaps it.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         let status = self.child.wait().unwrap();
         let killed = std::os::unix::process::ExitStatusExt::signal(&status);
         assert_eq!(killed, Some(9), "it was gone before it was killed:\n{}", self.printed());
+    }
+
+    /// Kills it with SIGKILL, unless it came to its end before. Says whether it still ran.
+    pub fn kill_if_it_runs(&mut self) -> bool {
+        self.child.kill().unwrap();
+        let status = self.child.wait().unwrap();
+        std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
     }
 
     /// The events it told its reader by `--json`, as number and kind. A line that was cut off is none.
