@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::agent::{Care, EFFECTS};
 use crate::parts::{names, works};
 use crate::wreck::{Wreck, check_history, lost};
-use crate::{at_each_commit, input};
+use crate::{at_each_commit, background, input};
 
 /// A worker is killed within so many commits, on average after half of them: about a third of a turn.
 const COMMITS: u64 = 12;
@@ -337,7 +337,7 @@ const CONTROL_KILLS: usize = 10;
 async fn prove_a_goal_survives_fifty_random_kills() {
     let runs = Effort::asked().pick(1, 20);
     let mut proof = Proof::new("endurance");
-    let points = at_each_commit::points().await + input::points().await;
+    let points = at_each_commit::points().await + background::points().await + input::points().await;
     let undisturbed = run(PARTS, Care::Looks, 0, []).await;
     let (mut kills, mut duplicated, mut missing) = (0, 0, 0);
     let mut rows = Vec::new();
@@ -362,8 +362,8 @@ async fn prove_a_goal_survives_fifty_random_kills() {
         ))
         .table("Runs", COLUMNS, rows)
         .paragraph(format!(
-            "Besides, a worker was killed at {points} chosen points: before and after each commit of a turn for a Goal and \
-             of one for a prompt. Controls: an agent that repeats a command of which nobody can tell whether it ran did \
+            "Besides, a worker was killed at {points} chosen points: before and after each commit of a turn for a Goal, of \
+             one for a prompt, and of a wait for a background command. Controls: an agent that repeats a command of which nobody can tell whether it ran did \
              {} things twice in {CONTROL_KILLS} kills, and one that takes it for done left out {}.",
             repeating.duplicated, trusting.missing
         ))

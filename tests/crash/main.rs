@@ -10,6 +10,7 @@ mod simulation;
 mod wreck;
 
 mod at_each_commit;
+mod background;
 mod between_commits;
 mod endurance;
 mod input;

@@ -6,6 +6,7 @@
 
 mod aftermath;
 mod chance;
+mod crowd;
 mod effects;
 mod history;
 mod image;
@@ -13,94 +14,97 @@ mod mind;
 mod person;
 mod promises;
 mod site;
+mod tally;
 
-use std::collections::BTreeMap;
 use std::env;
-use std::fmt::Write as _;
-use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use domain::CallOutcome;
+use domain::SessionState;
 use store::CommitSide;
 use tests::{Effort, Proof, story};
+use tokio::runtime::Runtime;
 
-use aftermath::{Control, Known, Outcome, follow};
+use aftermath::{Control, Known, follow};
 use chance::Chance;
+use crowd::{Job, do_all};
 use history::{History, Size, tell};
 use image::Image;
-use promises::{Breach, Fault};
+use promises::Fault;
+use tally::Tally;
 
 /// How long histories are: long enough for a Goal with a few turns, waits and requests, short enough that many are told.
-const SIZE: Size = Size { acts: 12, commits: 48 };
-/// Seeds at a time: a history mostly waits for the threads of its database.
-const AT_A_TIME: usize = 4;
+const SIZE: Size = Size { acts: 16, commits: 60 };
 /// Of so many crashes, one is followed by another while it is dealt with.
 const SECOND: u64 = 4;
 
-/// What many histories came to.
-#[derive(Default)]
-struct Tally {
-    histories: u64,
-    commits: u64,
-    /// Crashes of the workers of a history.
-    crashes: u64,
-    /// Crashes of the process that deals with one.
-    second_crashes: u64,
-    lost_turns: u64,
-    settled: BTreeMap<&'static str, u64>,
-    /// Crashes before and after commits that begin with such an event.
-    kinds: BTreeMap<&'static str, u64>,
-    /// Events of such kinds in all histories.
-    events: u64,
-    failures: Vec<String>,
-    faults: BTreeMap<Fault, u64>,
+/// Which crashes of a history are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Crashes {
+    None,
+    /// One of so many, other ones for each seed.
+    OneIn(usize),
+    All,
 }
 
-impl Tally {
-    fn add(&mut self, other: Self) {
-        self.histories += other.histories;
-        self.commits += other.commits;
-        self.crashes += other.crashes;
-        self.second_crashes += other.second_crashes;
-        self.lost_turns += other.lost_turns;
-        self.events += other.events;
-        for (name, count) in other.settled {
-            *self.settled.entry(name).or_default() += count;
+/// What a run does.
+#[derive(Debug, Clone)]
+struct Run {
+    seeds: RangeInclusive<u64>,
+    crashes: Crashes,
+    /// Broken variants tried in each history, each in one situation that fits.
+    controls: bool,
+}
+
+impl Run {
+    fn tally(mut self) -> Tally {
+        if let Ok(asked) = env::var("ZUNO_SIMULATION_SEED") {
+            let (first, last) = asked.split_once("..").unwrap_or((&asked, &asked));
+            self.seeds = first.parse().unwrap()..=last.parse().unwrap();
+            self.crashes = Crashes::All;
         }
-        for (name, count) in other.kinds {
-            *self.kinds.entry(name).or_default() += count;
+        // The stack gives the last one first.
+        let jobs = self.seeds.clone().rev().map(|seed| self.history(seed));
+        let mut tally = Tally::default();
+        for done in do_all(jobs.collect()) {
+            match done {
+                Ok(one) => tally.add(one),
+                Err(failure) => tally.failures.push(failure),
+            }
         }
-        self.failures.extend(other.failures);
-        for (fault, count) in other.faults {
-            *self.faults.entry(fault).or_default() += count;
-        }
+        tally
     }
 
-    fn note(&mut self, place: &str, breaches: &[Breach]) {
-        let faults: std::collections::BTreeSet<_> = breaches.iter().map(|breach| breach.fault).collect();
-        for fault in faults {
-            *self.faults.entry(fault).or_default() += 1;
-        }
-        self.failures.extend(breaches.iter().map(|breach| format!("{place}: {breach}")));
+    fn history(&self, seed: u64) -> Job<Tally> {
+        let run = self.clone();
+        let tell = move |runtime: &Runtime| {
+            let history = Arc::new(runtime.block_on(tell(seed, SIZE)));
+            let (events, commits) = (history.log.len() as u64, history.images.len() as u64 / 2);
+            let mut tally = Tally { histories: 1, events, commits, ..Tally::default() };
+            tally.note(&format!("seed {seed}"), &history.breaches);
+            let mut jobs = run.follows(&history);
+            jobs.extend(run.controls.then(|| controls(&history)).into_iter().flatten());
+            (tally, jobs)
+        };
+        Job { name: format!("seed {seed}"), run: Box::new(tell) }
     }
 
-    fn take(&mut self, outcome: &Outcome) {
-        self.lost_turns += outcome.lost_turns as u64;
-        for settled in &outcome.settled {
-            *self.settled.entry(CallOutcome::name(*settled)).or_default() += 1;
-        }
+    fn follows(&self, history: &Arc<History>) -> Vec<Job<Tally>> {
+        let every = match self.crashes {
+            Crashes::None => return Vec::new(),
+            Crashes::OneIn(every) => every,
+            Crashes::All => 1,
+        };
+        let first = usize::try_from(history.seed).unwrap() % every;
+        (first..history.images.len()).step_by(every).map(|at| crash(history, at)).collect()
     }
 }
 
+/// What is known of an image of a history.
 fn known<'a>(history: &'a History, image: &Image) -> Known<'a> {
     let commits = image.commit - usize::from(image.side == CommitSide::Before);
-    Known {
-        session: history.session,
-        log: &history.log,
-        durable: history.durable_after(commits),
-        asked: &history.asked,
-    }
+    let durable = history.durable_after(commits);
+    Known { session: history.session, log: &history.log, durable, asked: &history.asked }
 }
 
 /// The chance of what follows a crash: another for each.
@@ -108,111 +112,187 @@ fn chance_after(history: &History, image: &Image, round: u64) -> Chance {
     Chance::of(&[history.seed, 3, image.commit as u64, u64::from(image.side == CommitSide::After), round])
 }
 
-/// Tells a history and crashes it at each side of each commit.
-async fn crash_everywhere(seed: u64) -> Tally {
-    let history = tell(seed, SIZE).await;
-    let mut tally = Tally { histories: 1, events: history.log.len() as u64, ..Tally::default() };
-    tally.note(&format!("seed {seed}"), &history.breaches);
-    for image in &history.images {
+fn place_of(history: &History, image: &Image) -> String {
+    format!("seed {}, {:?} commit {}", history.seed, image.side, image.commit)
+}
+
+/// A crash at one place of a history, and perhaps another one in what follows.
+fn crash(history: &Arc<History>, at: usize) -> Job<Tally> {
+    let name = place_of(history, &history.images[at]);
+    let (history, place) = (Arc::clone(history), name.clone());
+    let run = move |runtime: &Runtime| {
+        let image = &history.images[at];
         let known = known(&history, image);
+        let mut tally = Tally { crashes: 1, ..Tally::default() };
+        let commit = history.durable_after(image.commit - 1).0..history.durable_after(image.commit).1;
+        tally.kinds.extend(history.log[commit].iter().map(|event| (event.body.kind(), 1)));
         let mut chance = chance_after(&history, image, 0);
         let crashes = chance.one_in(SECOND);
-        let outcome = follow(&known, image, Control::None, chance, (crashes, ("f", "Bob"))).await;
-        let place = format!("seed {seed}, {:?} commit {}", image.side, image.commit);
-        tally.note(&place, &outcome.breaches);
-        tally.take(&outcome);
-        tally.crashes += 1;
-        tally.commits += u64::from(image.side == CommitSide::After);
-        if let Some(event) = history.log.get(history.durable_after(image.commit - 1).0) {
-            *tally.kinds.entry(event.body.kind()).or_default() += 1;
-        }
-        if let Some((second, log, asked)) = &outcome.second {
-            let durable = (known.durable.0, log.len());
-            let known = Known { session: history.session, log, durable, asked };
+        let first = follow(&known, image, Control::None, chance, (crashes, ("f", "Bob")));
+        let first = runtime.block_on(first);
+        tally.take(&place, &first);
+        if let Some((second, log, asked)) = &first.second {
+            let known = Known { durable: (known.durable.0, log.len()), log, asked, ..known };
             let chance = chance_after(&history, image, 1);
-            let outcome = follow(&known, second, Control::None, chance, (false, ("g", "Cid"))).await;
-            let place = format!("{place}, then {:?} commit {}", second.side, second.commit);
-            tally.note(&place, &outcome.breaches);
-            tally.take(&outcome);
+            let last = follow(&known, second, Control::None, chance, (false, ("g", "Cid")));
+            let last = runtime.block_on(last);
+            tally.take(&format!("{place}, then {:?} commit {}", second.side, second.commit), &last);
             tally.second_crashes += 1;
         }
-    }
-    tally
-}
-
-/// Does this with each seed, several at a time, each in a thread and a runtime of its own.
-fn with_each_seed<T: Send>(seeds: Range<u64>, each: impl AsyncFn(u64) -> T + Sync) -> Vec<T> {
-    let (next, done) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::SeqCst);
-                    if seed >= seeds.end {
-                        return;
-                    }
-                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                    let came = runtime.block_on(each(seed));
-                    done.lock().unwrap().push(came);
-                }
-            });
-        }
-    });
-    done.into_inner().unwrap()
-}
-
-fn crash_all(seeds: Range<u64>) -> Tally {
-    let seeds = match env::var("ZUNO_SIMULATION_SEED") {
-        Ok(asked) => {
-            let (first, last) = asked.split_once("..").unwrap_or((&asked, &asked));
-            first.parse().unwrap()..last.parse::<u64>().unwrap() + 1
-        }
-        Err(_) => seeds,
+        (tally, Vec::new())
     };
-    let mut tally = Tally::default();
-    for one in with_each_seed(seeds, crash_everywhere) {
-        tally.add(one);
-    }
-    tally
+    Job { name, run: Box::new(run) }
 }
 
-fn assert_kept(tally: &Tally) {
-    let mut told = String::new();
-    for failure in tally.failures.iter().take(20) {
-        let _ = writeln!(told, "{failure}");
-    }
-    assert!(
-        tally.failures.is_empty(),
-        "{} promises were not kept; ZUNO_SIMULATION_SEED runs one seed\n{told}",
-        tally.failures.len()
-    );
+/// Each broken variant once, in a situation of the history where it makes a difference.
+fn controls(history: &Arc<History>) -> Vec<Job<Tally>> {
+    let state_of = |image| {
+        let (least, _) = known(history, image).durable;
+        SessionState::fold(history.session, &history.log[..least])
+    };
+    let states: Vec<_> = history.images.iter().map(state_of).collect();
+    let mut chance = Chance::of(&[history.seed, 4]);
+    let chosen = Control::ALL.into_iter().filter_map(|control| {
+        let fits = |at: &usize| {
+            let before = at.checked_sub(1).map(|before| &states[before]);
+            control.fits((before, &states[*at]), &history.images[*at], &history.log)
+        };
+        let fitting: Vec<_> = (0..history.images.len()).filter(fits).collect();
+        (!fitting.is_empty()).then(|| self::control(history, *chance.pick(&fitting), control))
+    });
+    chosen.collect()
+}
+
+fn control(history: &Arc<History>, at: usize, control: Control) -> Job<Tally> {
+    let name = format!("{}, {control:?}", place_of(history, &history.images[at]));
+    let (history, place) = (Arc::clone(history), name.clone());
+    let run = move |runtime: &Runtime| {
+        let mut image = history.images[at].clone();
+        let known = known(&history, &image);
+        if control == Control::AnswersEarly {
+            // Each commit has an image before it and one after it.
+            let Image { database, wal, wal_bytes, .. } = history.images[at - 1].clone();
+            image = Image { database, wal, wal_bytes, ..image };
+        }
+        let chance = chance_after(&history, &image, 2);
+        let outcome = runtime.block_on(follow(&known, &image, control, chance, (false, ("f", "Bob"))));
+        let mut tally = Tally::default();
+        tally.take_control(&place, control, &outcome);
+        (tally, Vec::new())
+    };
+    Job { name, run: Box::new(run) }
 }
 
 #[test]
-fn e3_t7_a_history_cut_off_before_or_after_any_commit_loses_and_repeats_nothing() {
-    let tally = crash_all(1..3);
-    println!(
-        "{} histories, {} commits, {} crashes, {} second crashes, {} lost turns, {:?} {:?}",
-        tally.histories,
-        tally.commits,
-        tally.crashes,
-        tally.second_crashes,
-        tally.lost_turns,
-        tally.settled,
-        tally.kinds
-    );
-    assert_kept(&tally);
+fn e3_t7_a_history_cut_off_before_or_after_a_commit_loses_and_repeats_nothing() {
+    let tally = Run { seeds: 1..=8, crashes: Crashes::OneIn(8), controls: false }.tally();
+    println!("{tally}");
+    tally.assert_kept();
+}
+
+#[test]
+fn the_simulation_notices_what_it_is_there_for() {
+    let tally = Run { seeds: 1..=4, crashes: Crashes::None, controls: true }.tally();
+    println!("{tally}");
+    tally.assert_kept();
+    for control in Control::ALL {
+        assert!(tally.controls.contains_key(&control), "{control:?} was never tried");
+    }
 }
 
 #[test]
 fn a_seed_tells_one_history() {
-    let told = |seed| {
-        with_each_seed(seed..seed + 1, async |seed| {
-            let history = tell(seed, SIZE).await;
-            (story(&history.log), history.images.len(), history.heads)
-        })
+    let tell_one = |seed| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let history = runtime.block_on(tell(seed, SIZE));
+        (story(&history.log), history.heads, history.images.len())
     };
-    for seed in 1..4 {
-        assert_eq!(told(seed), told(seed), "seed {seed}");
+    for seed in 1..=3 {
+        assert_eq!(tell_one(seed), tell_one(seed), "seed {seed}");
     }
+}
+
+/// Histories of which each commit is crashed at.
+const CRASHED: (u64, u64) = (60, 1_150);
+/// Histories that are only told, after those: they show what workers do to each other without a crash.
+const TOLD: (u64, u64) = (1_000, 10_000);
+
+#[test]
+#[ignore = "takes minutes; `cargo xtask prove` runs it"]
+fn prove_simulation() {
+    let effort = Effort::asked();
+    let proof = Proof::new("simulation");
+    let crashed = effort.pick(CRASHED.0, CRASHED.1);
+    let told = effort.pick(TOLD.0, TOLD.1);
+    let mut tally = Run { seeds: 1..=crashed, crashes: Crashes::All, controls: true }.tally();
+    let only_told = crashed + 1..=crashed + told;
+    let others = Run { seeds: only_told.clone(), crashes: Crashes::None, controls: false }.tally();
+    let figures = (others.histories, others.commits);
+    tally.failures.extend(others.failures);
+    println!("{tally}");
+    write_proof(proof, &tally, crashed, &only_told, figures);
+    tally.assert_kept();
+    if effort == Effort::Long {
+        assert!(tally.crashes >= 100_000, "{} crashes", tally.crashes);
+    }
+}
+
+fn write_proof(
+    proof: Proof,
+    tally: &Tally,
+    crashed: u64,
+    only_told: &RangeInclusive<u64>,
+    (histories, commits): (u64, u64),
+) {
+    let points = tally.crashes + tally.second_crashes;
+    let mut proof = proof
+        .paragraph(format!(
+            "Seeds 1 to {crashed}: {} histories with {} commits and {} events, over the real store, turn loop, \
+             scheduler and file tools. A person, two workers and a clock take turns at each commit; the model's answers, \
+             failures and silences, the deaths of workers and the person's acts follow from the seed alone.",
+            tally.histories, tally.commits, tally.events
+        ))
+        .paragraph(format!(
+            "Crashes: {} right before or right after a commit, which is both sides of every commit, and {} more while \
+             such a crash was dealt with. At each one the bytes of the database and of the workspace are what another \
+             process finds. It recovers {} turns, goes on until nothing is left to do, and every promise is checked: the \
+             deep check of the store; what was there stands; each turn, continuation, call, row, charge and plan revision \
+             once; each effect at most once, and as its result says; nothing for a Goal that is over or held; \
+             no request over the budget; usage as charged; `wake_at` exactly if something can run; a second recovery \
+             finds nothing; every input is read or cancelled; the Goal can be ended and a last prompt is answered.",
+            tally.crashes, tally.second_crashes, tally.lost_turns
+        ))
+        .paragraph(format!(
+            "Seeds {} to {}: {histories} more histories with {commits} commits, without other crashes than their own.",
+            only_told.start(),
+            only_told.end()
+        ))
+        .table(
+            "Crashes by what is decided in the commit",
+            ["event", "crashes"],
+            tally.kinds.iter().map(|(kind, count)| [format!("`{kind}`"), count.to_string()]),
+        )
+        .table(
+            "Calls without a result, as they were settled",
+            ["outcome", "calls"],
+            tally.settled.iter().map(|(outcome, count)| [format!("`{outcome}`"), count.to_string()]),
+        )
+        .table(
+            "Broken variants that have to be noticed",
+            ["variant", "noticed", "of"],
+            tally.controls.iter().map(|(control, noticed)| {
+                [control.what().to_owned(), noticed.noticed.to_string(), noticed.of.to_string()]
+            }),
+        );
+    let faults = [
+        ("duplicated", Fault::Duplicated),
+        ("lost", Fault::Lost),
+        ("ghost", Fault::Ghost),
+        ("plan_caused", Fault::PlanCaused),
+    ];
+    for (name, fault) in faults {
+        let control = tally.noticed(fault);
+        proof = proof.fault(name, tally.seen(fault), points, control.noticed, control.of);
+    }
+    proof.write();
 }

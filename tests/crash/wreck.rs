@@ -5,7 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use domain::{CallOutcome, CallRef, Event, EventBody, ModelCall, SessionId, TurnNumber, TurnTrigger};
+use domain::{
+    CallOutcome, CallRef, CommandId, Event, EventBody, InputKind, ModelCall, SessionId, TurnNumber,
+    TurnTrigger,
+};
 use serde_json::Value;
 use store::SystemClock;
 use tests::{World, story};
@@ -18,6 +21,8 @@ pub(crate) struct Wreck {
     pub(crate) running: Option<TurnNumber>,
     /// Its calls without a result, and how each has to be settled.
     pub(crate) open: BTreeMap<CallRef, CallOutcome>,
+    /// The background commands that ran.
+    pub(crate) commands: BTreeSet<CommandId>,
     /// Whether a Goal pays for a model request that has no answer.
     pub(crate) owes: bool,
 }
@@ -26,7 +31,8 @@ impl Wreck {
     /// Looks at what is there.
     pub(crate) async fn examine(world: &World<SystemClock>, session: SessionId) -> Self {
         let log = world.log(session).await;
-        let mut wreck = Self { log: Vec::new(), running: None, open: BTreeMap::new(), owes: false };
+        let (open, commands) = (BTreeMap::new(), BTreeSet::new());
+        let mut wreck = Self { log: Vec::new(), running: None, open, commands, owes: false };
         let mut asked: BTreeMap<CallRef, &ModelCall> = BTreeMap::new();
         let mut admitted = BTreeSet::new();
         for event in &log {
@@ -45,6 +51,12 @@ impl Wreck {
                     asked.remove(call);
                 }
                 EventBody::TurnEnded { .. } | EventBody::TurnLost { .. } => wreck.running = None,
+                EventBody::CommandStarted { command } => {
+                    wreck.commands.insert(command.id);
+                }
+                EventBody::CommandEnded { command, .. } => {
+                    wreck.commands.remove(command);
+                }
                 _ => {}
             }
         }
@@ -83,13 +95,15 @@ impl Wreck {
         self.check_recovery(&log[self.log.len()..], told);
     }
 
-    /// The first thing to follow is the decision on the turn that ran, and it is complete.
+    /// The first thing to follow is the decision on what ran, and it is complete.
     #[track_caller]
     fn check_recovery(&self, followed: &[Event], told: &str) {
-        let Some(turn) = self.running else { return };
-        let mut settled = BTreeMap::new();
-        let mut charged = 0;
+        let (mut settled, mut cut_off) = (BTreeMap::new(), BTreeSet::new());
+        let (mut lost, mut charged) = (None, 0);
         for event in followed {
+            if (lost, &cut_off) == (self.running, &self.commands) {
+                break;
+            }
             match &event.body {
                 EventBody::CallFinished { call, outcome, .. } => {
                     settled.insert(*call, *outcome);
@@ -101,16 +115,24 @@ impl Wreck {
                 EventBody::GoalTimeCharged { .. }
                 | EventBody::GoalBudgetAnnounced { .. }
                 | EventBody::InputReturned { .. } => {}
-                EventBody::TurnLost { turn: lost } => {
-                    assert_eq!(*lost, turn, "\n{told}");
-                    assert_eq!(settled, self.open, "\n{told}");
-                    assert_eq!(charged, u32::from(self.owes), "\n{told}");
-                    return;
+                EventBody::CommandEnded { command, outcome: CallOutcome::Uncertain, .. } => {
+                    cut_off.insert(*command);
                 }
-                other => panic!("{} before the lost turn was decided:\n{told}", other.kind()),
+                // The report of a command that was cut off, and what holds its Goal.
+                EventBody::InputQueued { input: InputKind::Report, .. }
+                | EventBody::GoalMoved { .. }
+                | EventBody::GoalWaitMet { .. }
+                | EventBody::TurnStopRequested { .. }
+                    if !cut_off.is_empty() => {}
+                EventBody::TurnLost { turn } => lost = Some(*turn),
+                other => panic!("{} before what ran was decided:\n{told}", other.kind()),
             }
         }
-        panic!("turn {turn} was never decided:\n{told}");
+        assert_eq!((lost, &cut_off), (self.running, &self.commands), "never decided:\n{told}");
+        if self.running.is_some() {
+            assert_eq!(settled, self.open, "\n{told}");
+            assert_eq!(charged, u32::from(self.owes), "\n{told}");
+        }
     }
 }
 
@@ -168,6 +190,7 @@ pub(crate) fn check_history(log: &[Event], told: &str) {
                 }
             }
             EventBody::PlanRevised { plan, .. } => happens_once(format!("plan revision {}", plan.revision)),
+            EventBody::CommandEnded { command, .. } => happens_once(format!("end of command {command}")),
             _ => {}
         }
     }

@@ -10,9 +10,13 @@ use domain::{
     SessionId, StopReason, TokenUsage, TurnOutcome,
 };
 use policy::{CallGrant, Permission};
-use runtime::{CallSubject, CommandError, PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec, UserDoor};
+use runtime::{
+    CallSubject, CommandError, PreparedCall, Recovery, Scope, Step, Tool, ToolFault, ToolOutput, ToolSpec,
+    UserDoor,
+};
 use serde_json::{Value, json};
 use tests::{Gate, Shop, World, answering, call, story};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::stop::{outcome, spawn_step};
@@ -195,4 +199,40 @@ async fn t6_a_call_that_does_not_end_when_told_to_is_uncertain_unless_it_only_re
     let (outcome, status) = external;
     assert_eq!(outcome, CallOutcome::Uncertain);
     assert!(matches!(status, GoalStatus::Paused(PauseReason::UncertainSideEffect { .. })), "{status:?}");
+}
+
+/// Lets a worker sleep past its lease right after a commit with such an event, while another one recovers its turn. Gives
+/// what its step came to, and fails if the call ran.
+async fn asleep_after(is_it: fn(&EventBody) -> bool) -> Step {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.say(session, "go").await;
+    let workspace = tools::Workspace::open(&world.workspace()).unwrap();
+    let (other, clock) = (world.other_worker(), Arc::clone(&world.clock));
+    world.tape.at_each(move |event| {
+        if is_it(&event.body) {
+            clock.advance_ms(policy::LEASE_MS);
+            let recovered = other.recover(session, &workspace);
+            let recovered = tokio::task::block_in_place(|| Handle::current().block_on(recovered));
+            assert!(matches!(recovered, Ok(Recovery::Recovered { .. })), "{recovered:?}");
+        }
+    });
+    let gate = Gate::default();
+    let shop = Shop::of(vec![Slow::tool(Effect::External, &gate, || Box::pin(async {}))]);
+    let engine = world.engine_in(answering(|_, _| Ok(call("slow", &json!({})))), shop);
+    // The gate stays shut: a call that ran would wait there for ever.
+    engine.step(session, Scope::All).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t5_a_worker_that_slept_past_its_lease_does_nothing_more() {
+    let events: [fn(&EventBody) -> bool; 3] = [
+        |body| matches!(body, EventBody::ModelRequested { .. }),
+        |body| matches!(body, EventBody::ModelResponded { .. }),
+        |body| matches!(body, EventBody::CallAdmitted { .. }),
+    ];
+    for is_it in events {
+        let step = asleep_after(is_it).await;
+        assert!(matches!(step, Step::Busy { .. }), "{step:?}");
+    }
 }

@@ -136,7 +136,9 @@ impl Engine {
                 worker.finish_steps().await;
                 return Ok(worker.worked);
             }
-            worker.start(0).await?;
+            // Whoever left one thing behind may have left more, whose lease has not ended.
+            let ahead_ms = if std::mem::take(&mut worker.has_recovered) { LEASE_MS } else { 0 };
+            worker.start(ahead_ms).await?;
             if once && worker.steps.is_empty() && !self.has_commands() {
                 return Ok(worker.worked);
             }
@@ -159,6 +161,8 @@ struct Worker<'a> {
     steps: JoinSet<Result<Step, EngineError>>,
     stepping: HashMap<Id, SessionId>,
     left_alone: BTreeMap<SessionId, Timestamp>,
+    /// Whether a step since the last look ended what a dead owner had left.
+    has_recovered: bool,
     worked: Worked,
 }
 
@@ -170,6 +174,7 @@ impl<'a> Worker<'a> {
             steps: JoinSet::new(),
             stepping: HashMap::new(),
             left_alone: BTreeMap::new(),
+            has_recovered: false,
             worked: Worked::default(),
         }
     }
@@ -235,6 +240,7 @@ impl<'a> Worker<'a> {
         };
         let Some(session) = self.stepping.remove(&id) else { return };
         let Some(step) = step else { return };
+        self.has_recovered |= matches!(step, Ok(Step::Recovered { .. }));
         match step {
             Ok(Step::Ran { .. } | Step::Recovered { .. }) => {
                 self.worked.sessions.insert(session);

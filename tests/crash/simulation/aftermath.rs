@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use domain::{
-    CallOutcome, CallRef, Digest, Effect, Event, EventBody, GoalStatus, LaneId, PauseReason, Seq, SessionId,
-    SessionState, Timestamp,
+    CallOutcome, CallRef, Digest, Effect, Event, EventBody, GoalStatus, LaneId, OpenCall, PauseReason, Seq,
+    SessionId, SessionState, Timestamp,
 };
 use policy::{Delivery, Scope};
 use runtime::{Recovery, Settings, Step};
@@ -43,10 +43,12 @@ pub(crate) struct Known<'a> {
 }
 
 /// A broken variant of what follows, which the checks must notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Control {
     /// The product as it is.
     None,
+    /// An answer was given before its commit was durable.
+    AnswersEarly,
     /// Recovery runs the calls without a result again.
     Replays,
     /// The worker never looks for lost turns.
@@ -57,6 +59,67 @@ pub(crate) enum Control {
     PlansOn,
 }
 
+impl Control {
+    /// All that are broken.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::AnswersEarly, Self::Replays, Self::Forgets, Self::Resumes, Self::PlansOn];
+
+    /// What has to be noticed.
+    pub(crate) const fn fault(self) -> Option<Fault> {
+        match self {
+            Self::None => None,
+            Self::AnswersEarly | Self::Forgets => Some(Fault::Lost),
+            Self::Replays => Some(Fault::Duplicated),
+            Self::Resumes => Some(Fault::Ghost),
+            Self::PlansOn => Some(Fault::PlanCaused),
+        }
+    }
+
+    /// What it does wrong, for readers.
+    pub(crate) const fn what(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::AnswersEarly => "the caller is told before the commit is durable",
+            Self::Replays => "recovery runs the calls without a result again",
+            Self::Forgets => "nobody looks for lost turns",
+            Self::Resumes => "a client resumes a Goal that its user stopped",
+            Self::PlansOn => "a client sends a prompt because the plan is not finished",
+        }
+    }
+
+    /// Whether it makes a difference in this situation, as far as can be told before. `before` is the state before the
+    /// image's commit, if it has one.
+    pub(crate) fn fits(
+        self,
+        (before, state): (Option<&SessionState>, &SessionState),
+        image: &Image,
+        log: &[Event],
+    ) -> bool {
+        let core = &state.core;
+        let running = core.running_turns().next().map(|(_, turn)| turn);
+        match self {
+            Self::None => true,
+            Self::AnswersEarly => {
+                image.side == CommitSide::After && before.is_some_and(|before| before.core.head < core.head)
+            }
+            Self::Forgets => running.is_some(),
+            Self::Replays => running.is_some_and(|turn| {
+                let mut open = turn.open_calls().into_iter();
+                // An edit that was done does not apply again.
+                open.any(|open| open.tool != "edit_file" && has_happened(&open, &image.journal, log))
+            }),
+            Self::Resumes => {
+                let held = [PauseReason::User, PauseReason::Interrupted].map(GoalStatus::Paused);
+                core.goal.as_ref().is_some_and(|goal| held.contains(&goal.status))
+            }
+            Self::PlansOn => {
+                let plan = state.current_plan(&LaneId::main());
+                state.open_goal().is_none() && plan.is_some_and(|plan| plan.unfinished() > 0)
+            }
+        }
+    }
+}
+
 /// What became of a crash.
 pub(crate) struct Outcome {
     pub(crate) breaches: Vec<Breach>,
@@ -64,7 +127,7 @@ pub(crate) struct Outcome {
     pub(crate) applied: bool,
     /// The turns that were lost and the calls that were settled, for the statistics.
     pub(crate) settled: Vec<CallOutcome>,
-    pub(crate) lost_turns: usize,
+    pub(crate) lost_turns: u64,
     /// A crash in what followed, with the log it is the beginning of.
     pub(crate) second: Option<(Image, Vec<Event>, Asked)>,
 }
@@ -105,7 +168,7 @@ pub(crate) async fn follow(
         control,
         outcome: Outcome {
             breaches: Vec::new(),
-            applied: control == Control::None,
+            applied: matches!(control, Control::None | Control::AnswersEarly),
             settled: Vec::new(),
             lost_turns: 0,
             second: None,
@@ -154,9 +217,9 @@ impl After {
                 let says = |event: &Event| matches!(&event.body, EventBody::InputQueued { text, .. } if text.as_str() == prompt);
                 log.iter().any(says)
             });
-            let before = self.site.log(self.session).await.len();
+            let before = self.site.seq(self.session).await;
             self.act(act).await;
-            if is_there && self.site.log(self.session).await.len() != before {
+            if is_there && self.site.seq(self.session).await != before {
                 self.breach(Fault::Duplicated, format!("{act:?} was accepted twice"));
             }
         }
@@ -164,13 +227,13 @@ impl After {
 
     /// The harness acts in the name of a person.
     async fn act(&mut self, act: &Act) {
-        let before = head_of(&self.site.log(self.session).await);
+        let before = self.site.seq(self.session).await;
         self.asked.texts.extend(act.prompt().map(str::to_owned));
         // A refusal is an answer like any other; a fault is none.
         if let Err(store::ExecuteError::Fault(error)) = act.perform(&self.process.user, self.session).await {
             self.breach(Fault::Broken, format!("{act:?} failed: {error}"));
         }
-        let after = head_of(&self.site.log(self.session).await);
+        let after = self.site.seq(self.session).await;
         self.asked.events.extend((before.0 + 1..=after.0).map(Seq));
     }
 
@@ -225,10 +288,10 @@ impl After {
         else {
             return;
         };
-        let before = self.site.log(self.session).await.len();
+        let before = self.site.seq(self.session).await;
         let found = self.process.sessions.recover(self.session, self.site.evidence()).await;
         let expected = Recovery::OwnerIsAlive { until: lease.expires_at };
-        let after = self.site.log(self.session).await.len();
+        let after = self.site.seq(self.session).await;
         if !matches!(&found, Ok(found) if *found == expected) || before != after {
             self.breach(Fault::Broken, format!("an owner with time left was replaced: {found:?}"));
         }
@@ -266,9 +329,9 @@ impl After {
     }
 
     async fn check_that_a_second_recovery_finds_nothing(&mut self) {
-        let before = self.site.log(self.session).await;
+        let before = self.site.seq(self.session).await;
         let found = self.process.sessions.recover(self.session, self.site.evidence()).await;
-        let after = self.site.log(self.session).await;
+        let after = self.site.seq(self.session).await;
         if !matches!(found, Ok(Recovery::NothingRuns)) || before != after {
             self.breach(Fault::Duplicated, format!("a second recovery found {found:?}"));
         }
@@ -343,11 +406,11 @@ impl After {
         let text = self.person.new_text();
         self.act(&Act::Say { text, delivery: Delivery::Queue, resume: false, key: None }).await;
         self.go_on().await;
-        let before = self.site.log(self.session).await.len();
+        let before = self.site.seq(self.session).await;
         self.site.forward_to(Timestamp(self.process.sessions.now().0 + MONTH_MS));
         if self.control != Control::Forgets {
             let step = self.process.engine.step(self.session, Scope::All).await;
-            let after = self.site.log(self.session).await.len();
+            let after = self.site.seq(self.session).await;
             if !matches!(step, Ok(Step::Idle { .. })) || before != after {
                 self.breach(Fault::Ghost, format!("after the end: {step:?}"));
             }
@@ -381,14 +444,10 @@ impl After {
         let Some((_, running)) = state.core.running_turns().next() else { return };
         let effects = self.site.effects();
         let tools = self.site.tools(&self.process.park);
-        for open in running.open_calls().into_iter().filter(|open| open.effect.is_some()) {
-            let Some(arguments) = arguments_of(open.call, log) else { continue };
-            if effects::token_of(&arguments).is_none_or(|token| !effects.contains(&token)) {
-                continue;
-            }
-            let arguments: Value = serde_json::from_str(&arguments).unwrap();
-            let Some(tool) = tools.iter().find(|tool| tool.spec().name == open.tool) else { continue };
-            // An edit that is done does not apply again.
+        let open = running.open_calls().into_iter();
+        for open in open.filter(|open| has_happened(open, &effects, log)) {
+            let arguments: Value = serde_json::from_str(&arguments_of(open.call, log).unwrap()).unwrap();
+            let tool = tools.iter().find(|tool| tool.spec().name == open.tool).unwrap();
             let Ok(prepared) = tool.prepare(arguments).await else { continue };
             let stop = CancellationToken::new();
             stop.cancel();
@@ -411,6 +470,12 @@ impl After {
             self.outcome.applied = act.perform(&self.process.user, self.session).await.is_ok();
         }
     }
+}
+
+/// Whether a call without a result did what it was admitted for.
+fn has_happened(open: &OpenCall<'_>, effects: &[String], log: &[Event]) -> bool {
+    let token = arguments_of(open.call, log).and_then(|arguments| effects::token_of(&arguments));
+    open.effect.is_some() && token.is_some_and(|token| effects.contains(&token))
 }
 
 /// The arguments of a call as its model wrote them.

@@ -75,13 +75,19 @@ struct Recorder {
     files: Arc<Files>,
 }
 
+/// A step that has not ended.
+type UnderWay = Pin<Box<dyn Future<Output = Result<Step, EngineError>> + Send>>;
+
 /// A worker and the step it is at.
 struct Worker {
     process: Process,
     scope: Scope,
-    step: Option<Pin<Box<dyn Future<Output = Result<Step, EngineError>> + Send>>>,
+    step: Option<UnderWay>,
     turn: Option<TurnNumber>,
+    /// The background commands that run here.
     commands: Vec<CommandId>,
+    /// One that is durable and begins when this worker learns of it.
+    begins: Option<CommandId>,
 }
 
 /// What a worker's turn came to.
@@ -149,7 +155,7 @@ pub(crate) async fn tell(seed: u64, size: Size) -> History {
 
 impl Teller {
     async fn new(seed: u64, size: Size) -> Self {
-        let site = Site::new().await;
+        let place = Site::new().await;
         let mut chance = Chance::of(&[seed]);
         let shared = Shared::new("t", Chance::of(&[seed, 1]));
         let person = Person::new("Ada", Chance::of(&[seed, 2]));
@@ -159,19 +165,19 @@ impl Teller {
         };
         let max_requests = if chance.one_in(4) { 5.try_into().unwrap() } else { tests::MOST_REQUESTS };
         let settings = Settings { asking, max_requests, ..Settings::default() };
-        let workers = [(); 2].map(|()| Worker::new(&site, &shared, &settings));
-        let root = site.root().display().to_string();
+        let workers = [(); 2].map(|()| Worker::new(&place, &shared, &settings));
+        let root = place.root().display().to_string();
         let user = &workers[0].process.user;
         let session = user.open_session(&root, "build".parse().unwrap()).await.unwrap();
         let recorder = Rc::new(RefCell::new(Recorder {
-            camera: Camera::new(&site.database()),
+            camera: Camera::new(&place.database()),
             commits: 0,
             asking: Vec::new(),
             files: Arc::default(),
         }));
-        record(&recorder, &site);
+        record(&recorder, &place);
         Self {
-            site,
+            site: place,
             session,
             workers,
             person,
@@ -207,26 +213,26 @@ impl Teller {
             let standing = self.standing(at, head);
             is_busy |= standing == Standing::Goes || standing == Standing::Stirred;
             let weight = match standing {
-                Standing::Idle if is_due => 10,
-                Standing::Idle => 1,
-                Standing::Goes => 12,
-                Standing::Stirred => 8,
+                Standing::Idle if is_due => 40,
+                Standing::Idle => 2,
+                Standing::Goes => 60,
+                Standing::Stirred => 40,
                 Standing::Held => 0,
             };
             choices.push((weight, Choice::Go(at)));
             let worker = &self.workers[at];
-            choices.push((3 * u64::from(worker.process.park.is_taken()), Choice::Release(at)));
+            choices.push((10 * u64::from(worker.process.park.is_taken()), Choice::Release(at)));
             choices.push((u64::from(worker.step.is_some()), Choice::Die(at)));
             let commands = worker.commands.iter().filter(|id| head.state.core.command(**id).is_some());
-            choices.push((2 * u64::from(commands.count() > 0), Choice::EndCommand(at)));
+            choices.push((10 * u64::from(commands.count() > 0), Choice::EndCommand(at)));
         }
         let has_acts = self.acts_left > 0;
         if !is_busy && !is_due && !has_acts && self.workers.iter().all(|worker| worker.step.is_none()) {
             return None;
         }
-        choices.push((4 * u64::from(has_acts), Choice::Act));
-        choices.push((u64::from(has_acts), Choice::TwoActs));
-        choices.push((if is_busy || is_due { 1 } else { 4 }, Choice::Jump));
+        choices.push((12 * u64::from(has_acts), Choice::Act));
+        choices.push((2 * u64::from(has_acts), Choice::TwoActs));
+        choices.push((if is_busy || is_due { 4 } else { 12 }, Choice::Jump));
         Some(self.chance.weighted(&choices))
     }
 
@@ -276,6 +282,8 @@ impl Teller {
             let (engine, scope) = (worker.process.engine.clone(), worker.scope);
             worker.step = Some(Box::pin(async move { engine.step(session, scope).await }));
         }
+        let begins = worker.begins.take();
+        worker.commands.extend(begins);
         match self.poll(at).await {
             Came::Done(result) => {
                 self.workers[at].step = None;
@@ -293,7 +301,7 @@ impl Teller {
                     self.workers[at].turn = Some(after.last_turn);
                 }
                 if after.last_command > before.last_command {
-                    self.workers[at].commands.push(after.last_command);
+                    self.workers[at].begins = Some(after.last_command);
                 }
             }
         }
@@ -315,8 +323,12 @@ impl Teller {
                 Poll::Pending => Poll::Pending,
             }
         });
-        let came = tokio::time::timeout(PATIENCE, moves).await;
-        came.unwrap_or_else(|_| panic!("worker {at} neither commits nor ends; session {}", self.session))
+        let Ok(came) = tokio::time::timeout(PATIENCE, moves).await else {
+            let head = self.site.head(self.session).await;
+            let (now, running) = (self.site.clock.now(), head.state.core.running_turns().next());
+            panic!("worker {at} neither commits nor ends at {now:?}: {running:?}, {:?}", head.leases.turn);
+        };
+        came
     }
 
     /// The person acts: once, or twice in one transaction.
@@ -436,7 +448,7 @@ impl Worker {
         let (shared, root) = (Arc::clone(shared), site.root());
         let mind = |park| Arc::new(Mind { shared, park, root, name: "chance".parse().unwrap() }) as _;
         let process = site.process(mind, settings.clone(), false);
-        Self { process, scope: Scope::All, step: None, turn: None, commands: Vec::new() }
+        Self { process, scope: Scope::All, step: None, turn: None, commands: Vec::new(), begins: None }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use domain::{
-    Answer, Asked, Budgets, CommandId, CommandKey, GoalStatus, InputText, Mode, Objective, PauseReason,
-    Remark, RequestId, Revision, SessionId,
+    Answer, Asked, Budgets, CommandId, CommandKey, GoalStatus, InputText, Mode, Objective, Remark, RequestId,
+    Revision, SessionId,
 };
 use policy::{BudgetEdit, CriteriaEdit, Delivery};
 use runtime::{CommandError, NewGoal, Prompt, UserDoor};
@@ -192,7 +192,7 @@ impl Person {
             18 | 19 => Act::EnterPlan,
             20 => Act::StartWork { prompt: self.chance.one_in(2).then(|| self.new_text()) },
             21 => self.plan(head),
-            22 => Act::Agent { name: *self.chance.pick(&["build", "deep", "orchestrator"]) },
+            22 => Act::Agent { name: self.chance.pick::<&str>(&["build", "deep", "orchestrator"]) },
             _ => {
                 let commands = &head.state.core.commands;
                 let command = commands.first().map_or(CommandId(7), |command| command.id);
@@ -225,9 +225,7 @@ impl Person {
         match &goal.status {
             GoalStatus::Proposed => Some(if self.chance.one_in(4) { Act::Decline } else { Act::Accept }),
             GoalStatus::BudgetLimited => Some(Act::Budget { more: true }),
-            GoalStatus::Paused(PauseReason::HumanInput { .. } | PauseReason::Permission { .. })
-            | GoalStatus::Paused(_)
-            | GoalStatus::Blocked { .. } => Some(Act::Resume),
+            GoalStatus::Paused(_) | GoalStatus::Blocked { .. } => Some(Act::Resume),
             GoalStatus::Active | GoalStatus::Completed | GoalStatus::Cancelled => None,
         }
     }

@@ -139,7 +139,9 @@ impl Reading<'_> {
         }
         let is_of_person = matches!(event.actor, Actor::User { .. });
         if is_of_person && event.seq > self.asked.since && !self.asked.events.contains(&event.seq) {
-            self.breach(self.without_cause(), event, "no person did that");
+            let is_prompt = matches!(event.body, EventBody::InputQueued { .. });
+            let fault = if is_prompt { self.without_cause() } else { Fault::Ghost };
+            self.breach(fault, event, "no person did that");
         }
         match &event.body {
             EventBody::TurnStarted { turn, trigger, goal, .. } => {
@@ -213,6 +215,7 @@ impl Reading<'_> {
                         && !goal.is_spent()
                         && goal.retry.is_none_or(|retry| retry.at <= event.at)
                         && goal.wait.as_ref().is_none_or(|wait| !wait.holds(event.at))
+                        && (goal.wait.is_some() || self.state.core.commands_of(goal.id).count() == 0)
                 });
                 if !is_due {
                     self.breach(self.without_cause(), event, "its Goal is not due");

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tests::START;
 
 use super::effects::{self, Park};
-use super::image::{Files, Image, files_of};
+use super::image::Image;
 
 /// Events read at once.
 const PAGE: usize = 1_000;
@@ -74,11 +74,6 @@ impl Site {
         self.home.path().join("workspace")
     }
 
-    /// The files of the workspace.
-    pub(crate) fn files(&self) -> Files {
-        files_of(&self.root())
-    }
-
     /// The effects so far.
     pub(crate) fn effects(&self) -> Vec<String> {
         self.journal.lock().unwrap().clone()
@@ -119,6 +114,11 @@ impl Site {
     /// Where a session stands.
     pub(crate) async fn head(&self, session: SessionId) -> Head {
         self.store.head(session).await.unwrap().unwrap()
+    }
+
+    /// The end of the log.
+    pub(crate) async fn seq(&self, session: SessionId) -> Seq {
+        self.head(session).await.state.core.head
     }
 
     /// The whole log.

@@ -240,6 +240,32 @@ fn g10_a_wait_survives_every_pause_and_can_be_met_meanwhile() {
 }
 
 #[test]
+fn g10_an_input_that_came_and_went_during_a_pause_has_met_the_wait() {
+    let mut world = goal();
+    world.wait_for(Condition::Inbox, START + HOUR_MS);
+    world.user(&UserCommand::PauseGoal).unwrap();
+    world.submit("here you are");
+    world.whole_turn();
+    world.user(&UserCommand::ResumeGoal).unwrap();
+    assert!(world.goal().wait.as_ref().unwrap().is_met);
+    assert!(matches!(world.next(), NextAction::RunGoal { .. }));
+}
+
+#[test]
+fn g10_a_report_of_no_goal_is_an_input_too() {
+    let mut world = World::open();
+    world.submit("serve");
+    world.start();
+    world.background();
+    world.conclude();
+    world.set_goal();
+    world.wait_for(Condition::Inbox, START + HOUR_MS);
+    let events = world.runtime(&end_command(1, CallOutcome::Failed)).unwrap();
+    assert_eq!(kinds(&events), ["command_ended", "input_queued", "goal_wait_met"]);
+    assert!(matches!(world.next(), NextAction::RunGoal { .. }), "whose turn it joins");
+}
+
+#[test]
 fn g10_a_deadline_that_passes_during_a_pause_is_over_afterwards() {
     let mut world = goal();
     world.wait_for(Condition::Time, START + HOUR_MS);

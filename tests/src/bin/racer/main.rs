@@ -9,7 +9,6 @@
 
 mod control;
 
-use std::fs::File;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -33,7 +32,6 @@ const SAID: &str = "One step further.";
 /// A process at a session.
 struct Racer {
     store: Store,
-    path: String,
     sessions: Sessions,
     user: UserDoor,
     session: SessionId,
@@ -46,14 +44,13 @@ async fn main() {
     let url: StoreUrl = path.parse().unwrap();
     let store = Store::open_existing(&url, Arc::new(SystemClock)).await.unwrap();
     let (sessions, user) = runtime::open(store.clone(), "racer".parse().unwrap());
-    let racer = Racer { store, path: path.clone(), sessions, user, session: session.parse().unwrap() };
+    let racer = Racer { store, sessions, user, session: session.parse().unwrap() };
     match role.as_str() {
         "admit" => racer.admit().await,
         "admit-and-die" => racer.admit_and_die().await,
         "recover" => racer.recover().await,
         "write" => racer.write().await,
         "watch" => racer.watch().await,
-        "hold-the-store" => racer.hold_the_store(),
         _ => racer.control(role).await,
     }
 }
@@ -153,21 +150,6 @@ impl Racer {
                     break;
                 }
             }
-        }
-    }
-
-    /// Takes the turn at writing and keeps it until it is told to give it back, as a process does that is stopped in the
-    /// middle of a commit.
-    fn hold_the_store(&self) {
-        let file = File::options().write(true).open(format!("{}.lock", self.path)).unwrap();
-        say("ready");
-        while let Some(order) = told() {
-            match order.as_str() {
-                "take" => file.lock().unwrap(),
-                "give" => file.unlock().unwrap(),
-                other => panic!("no order `{other}`"),
-            }
-            say("done");
         }
     }
 }
