@@ -24,8 +24,7 @@ const PAGE: &str = "docs/reference/guarantees.md";
 const FIGURES: &str = "target/proof";
 
 /// The parts of the page in their order: the name of the figures' file, and the heading.
-const PARTS: [(&str, &str); 4] = [
-    ("model", "Model checking"),
+const PARTS: [(&str, &str); 3] = [
     ("simulation", "Deterministic simulation"),
     ("processes", "Real processes"),
     ("endurance", "A whole Goal under random kills"),
@@ -215,10 +214,10 @@ mod tests {
             }],
             faults: [("lost".to_owned(), Fault { seen, of: 10, in_control, control_of: 5 })].into(),
         };
-        let found = [("model", figures(0, 2)), ("processes", figures(0, 3))].into();
+        let found = [("simulation", figures(0, 2)), ("processes", figures(0, 3))].into();
         let page = page(&found, Effort::Plain);
         assert!(page.contains("| 0 in 20 | 5 in 10 |"), "{page}");
-        assert!(page.contains("## Model checking\n\nSeeds 1 to 3.\n\nSlices:\n\n| slice | states |\n|---|---|\n| a\\|b | 7 |\n"), "{page}");
+        assert!(page.contains("## Deterministic simulation\n\nSeeds 1 to 3.\n\nSlices:\n\n| slice | states |\n|---|---|\n| a\\|b | 7 |\n"), "{page}");
         assert!(page.contains("## Real processes") && page.contains("Took 61 s."), "{page}");
     }
 }
