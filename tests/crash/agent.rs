@@ -142,7 +142,8 @@ pub(crate) fn appends_once(calls: &[Done], line: &str, care: Care) -> Option<Rep
         (Standing::Done, _) | (Standing::Uncertain, Care::Trusts) => None,
         (Standing::Open, _) | (Standing::Uncertain, Care::Repeats) => append(),
         (Standing::Uncertain, Care::Looks) => {
-            let ran = calls.iter().rposition(|call| call.tool == "shell").unwrap();
+            let is_it = |call: &Done| call.tool == "shell" && call.arguments.contains(&command);
+            let ran = calls.iter().rposition(is_it).unwrap();
             let is_look = |call: &&Done| call.tool == "read_file" && call.arguments.contains(EFFECTS);
             let looked = calls[ran..].iter().filter(is_look).rfind(|call| call.standing() == Standing::Done);
             match looked {

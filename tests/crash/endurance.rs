@@ -308,7 +308,7 @@ async fn repeating(kills: usize) -> Run {
 /// The control that takes a command for done which may have run: its worker is killed each time when the command is
 /// admitted and has not begun.
 async fn trusting(kills: usize) -> Run {
-    // The commits up to there, in the first turn, and in one after a turn that has nothing left but to end.
+    // The commits up to there, for the first worker, and for one that goes on after a worker was killed there.
     let (first, later) = (CrashPoint::After(13), CrashPoint::After(17));
     let kills = [first].into_iter().chain(repeat_n(later, kills - 1)).map(Kill::At);
     let kills: Vec<_> = kills.collect();

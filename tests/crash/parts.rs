@@ -39,7 +39,8 @@ pub(crate) fn works(request: &Value, parts: usize, care: Care) -> Reply {
         let edited = is_open("edit_file").then(|| answer(vec![call("edit_file", &edit)]));
         let said = format!("{name} is done.");
         let next = open(begun).or(edited).or_else(|| appends_once(&calls, &name, care));
-        let next = next.or_else(|| (!was_said(request, &said)).then(|| Reply::text(&said)));
+        let ends = !was_said(request, &said) && !begins_a_turn(request);
+        let next = next.or_else(|| ends.then(|| Reply::text(&said)));
         if let Some(next) = next {
             return next;
         }
@@ -56,4 +57,12 @@ pub(crate) fn works(request: &Value, parts: usize, care: Care) -> Reply {
 fn was_said(request: &Value, text: &str) -> bool {
     let mut messages = request["messages"].as_array().unwrap().iter();
     messages.any(|message| message["role"] == "assistant" && message["content"] == text)
+}
+
+/// Whether this is the first request of a turn. A turn that only told what the one before it did would be one without
+/// progress, and after three of them in a row the Goal would be paused (G7).
+fn begins_a_turn(request: &Value) -> bool {
+    // The last message is the work state; before it stands what the model goes on from.
+    let messages = request["messages"].as_array().unwrap();
+    messages.iter().nth_back(1).is_some_and(|message| message["role"] == "user")
 }
