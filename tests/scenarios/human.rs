@@ -7,7 +7,7 @@ use domain::{
     Answer, Asked, BlockCode, CallOutcome, GoalStatus, InputText, PauseReason, RequestId, TurnOutcome,
 };
 use policy::IdleReason;
-use runtime::{Asking, Message, ModelRequest, Scope, Settings, Step};
+use runtime::{Asking, Message, ModelRequest, Scope, Step};
 use serde_json::json;
 use tests::{Probe, Shop, World, answering, call, calls, story, text};
 
@@ -170,8 +170,7 @@ async fn i4_with_nobody_there_what_needs_leave_is_denied_at_once_and_says_what_t
         })
     }));
     let asking = Asking::Nobody { hint: "Run it with --allow.".to_owned() };
-    let settings = Settings { asking, ..Settings::default() };
-    let engine = world.engine_in(model.clone(), Shop { settings, ..asks_about("publish*") });
+    let engine = world.engine_in(model.clone(), Shop { asking, ..asks_about("publish*") });
     let steps = world.run_engine(session, &engine).await;
     assert!(matches!(steps[0], Step::Ran { outcome: TurnOutcome::Completed, .. }), "{steps:?}");
     let results = world.results(session).await;

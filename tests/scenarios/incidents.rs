@@ -7,7 +7,7 @@ use domain::{
     Timestamp, TokenUsage, TurnOutcome, TurnTrigger,
 };
 use policy::IdleReason;
-use runtime::{Model, ModelRequest, ModelResponse, Scope, Step};
+use runtime::{Model, ModelRequest, ModelResponse, Scope, Step, TurnLimits};
 use serde_json::json;
 use tests::{Probe, Shop, World, answering, call, calls, plan, revised, scripted, text};
 
@@ -198,8 +198,8 @@ async fn t12_a_turn_that_never_ends_is_bounded_and_the_bound_can_be_lower() {
     let session = world.session().await;
     world.say(session, "go").await;
     let model = Probe::on(answering(|number, _| Ok(progress(number))));
-    let settings = runtime::Settings { max_requests: 7.try_into().unwrap(), ..runtime::Settings::default() };
-    let shop = Shop { settings, ..Shop::default() };
+    let limits = TurnLimits { max_requests: 7.try_into().unwrap(), ..TurnLimits::default() };
+    let shop = Shop { limits, ..Shop::default() };
     let steps = world.run_engine(session, &world.engine_in(model.clone(), shop)).await;
     let Step::Ran { outcome: TurnOutcome::Failed { failure }, .. } = &steps[0] else { panic!("{steps:?}") };
     assert_eq!((failure.kind, model.count()), (FailureKind::Stuck, 7));

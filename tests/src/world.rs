@@ -12,8 +12,8 @@ use domain::{
     Timestamp,
 };
 use runtime::{
-    Engine, Evidence, Model, NewGoal, PlanAccepted, Prompt, Scope, SessionView, Sessions, Settings, Step,
-    Tool, Toolbox, UserDoor, Workshop,
+    Asking, Engine, Model, NewGoal, PlanAccepted, Prompt, Scope, SessionView, Sessions, Step, Tool, Toolbox,
+    TurnLimits, UserDoor, Workplace, Workshop,
 };
 use serde_json::{Value, json};
 use store::{Clock, ManualClock, Store, StoreUrl, SystemClock};
@@ -205,8 +205,8 @@ impl<C: Clock + 'static> World<C> {
 
     /// An engine of another worker on the same store; see [`other_worker`](Self::other_worker).
     pub fn engine_of(&self, sessions: &Sessions, model: Arc<dyn Model>, shop: Shop) -> Engine {
-        let settings = shop.settings.clone();
-        Engine::new(sessions.clone(), model, Arc::new(shop), self.tape.clone(), settings)
+        let asking = shop.asking.clone();
+        Engine::new(sessions.clone(), model, Arc::new(shop), self.tape.clone(), asking)
     }
 
     /// Another worker on the same store, as another process would be one.
@@ -250,14 +250,21 @@ pub struct Shop {
     pub allowed: ToolAllowList,
     /// The permission rules.
     pub rules: Arc<PermissionRules>,
-    /// How the engine runs turns.
-    pub settings: Settings,
+    /// Whether a person can be asked.
+    pub asking: Asking,
+    /// What turns may take.
+    pub limits: TurnLimits,
 }
 
 impl Default for Shop {
     fn default() -> Self {
-        let (rules, settings) = (Arc::default(), Settings::default());
-        Self { more: Vec::new(), allowed: ToolAllowList::All, rules, settings }
+        Self {
+            more: Vec::new(),
+            allowed: ToolAllowList::All,
+            rules: Arc::default(),
+            asking: Asking::Wait,
+            limits: TurnLimits::default(),
+        }
     }
 }
 
@@ -273,12 +280,13 @@ impl Shop {
 
 #[async_trait]
 impl Workshop for Shop {
-    async fn open(&self, root: &str) -> std::io::Result<(Toolbox, Arc<dyn Evidence>)> {
+    async fn open(&self, root: &str) -> std::io::Result<Workplace> {
         let workspace = tools::Workspace::open(Path::new(root)).map_err(std::io::Error::other)?;
         let workspace = Arc::new(workspace);
         let mut all = tools::all(Arc::clone(&workspace), tools::Secrets::default());
         all.extend(self.more.iter().cloned());
-        Ok((Toolbox::new(root, all, self.allowed.clone(), Arc::clone(&self.rules)), workspace))
+        let toolbox = Toolbox::new(root, all, self.allowed.clone(), Arc::clone(&self.rules));
+        Ok(Workplace { toolbox, inspection: workspace, limits: self.limits })
     }
 }
 

@@ -23,6 +23,10 @@ const PAGE: &str = "docs/reference/guarantees.md";
 /// Where the proofs leave their figures, from the root.
 const FIGURES: &str = "target/proof";
 
+/// The tests that prove, with the package of the program that they kill. Whatever cargo does with them it does with
+/// all of this: other packages have other features, and those are another build.
+const PROOFS: &str = "--package tests --package cli --test crash --test processes --test scenarios";
+
 /// The parts of the page in their order: the name of the figures' file, and the heading.
 const PARTS: [(&str, &str); 3] = [
     ("simulation", "Deterministic simulation"),
@@ -78,22 +82,28 @@ fn prove(workspace: &Workspace, effort: Effort, steps: &mut Steps) -> Result<(),
     if figures.exists() {
         fs::remove_dir_all(&figures).map_err(|source| Error::File { path: figures.clone(), source })?;
     }
-    // The proofs kill the real program, so it is built with them: once, and optimised, since they try very many states.
-    let build = ["build", "--release", "--package", "tests", "--package", "cli", "--all-targets"];
-    steps.cargo(workspace, "build", &build)?;
+    cargo(steps, workspace, "build", &format!("build --profile proof --bin zuno --bin racer {PROOFS}"), &[])?;
     let level = match effort {
         Effort::Plain => "plain",
         Effort::Long => "long",
     };
     let folder = figures.display().to_string();
     let variables = [("ZUNO_PROOF_DIR", folder.as_str()), ("ZUNO_PROOF", level)];
-    let run = "nextest run --release --package tests --profile prove --run-ignored only";
-    let mut run: Vec<_> = run.split(' ').collect();
-    run.extend(["--filterset", "test(/(^|::)prove_/)"]);
-    steps.cargo_with(workspace, "proofs", &run, &variables)?;
-    let incidents = "nextest run --release --package tests --test scenarios --filterset test(/^incidents::/)";
-    steps.cargo(workspace, "incidents", &incidents.split(' ').collect::<Vec<_>>())?;
+    let run = format!("nextest run --cargo-profile proof {PROOFS}");
+    let proofs = format!("{run} --profile prove --run-ignored only --filterset test(/(^|::)prove_/)");
+    cargo(steps, workspace, "proofs", &proofs, &variables)?;
+    cargo(steps, workspace, "incidents", &format!("{run} --filterset test(/^incidents::/)"), &[])?;
     steps.run("page", || write_page(workspace, &figures, effort))
+}
+
+fn cargo(
+    steps: &mut Steps,
+    workspace: &Workspace,
+    name: &'static str,
+    line: &str,
+    variables: &[(&str, &str)],
+) -> Result<(), Error> {
+    steps.cargo_with(workspace, name, &line.split(' ').collect::<Vec<_>>(), variables)
 }
 
 fn write_page(workspace: &Workspace, figures: &Path, effort: Effort) -> Result<(), Error> {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use agents::{InvalidRule, PermissionRule, PermissionRules, ToolAllowList};
 use domain::{AgentName, Budgets, ModelName};
 use models::ModelSettings;
-use runtime::{Model, Settings};
+use runtime::{Model, TurnLimits};
 use tools::Secrets;
 
 pub(crate) use file::{ActiveTime, OnOpen};
@@ -126,7 +126,7 @@ impl Config {
             turns: budgets.turns.unwrap_or(default.turns),
             active_ms: budgets.active_time.map_or(default.active_ms, |time| time.0),
         };
-        let max_requests = turns.max_requests.map_or(Settings::default().max_requests, |most| most.0);
+        let max_requests = turns.max_requests.map_or(TurnLimits::default().max_requests, |most| most.0);
         let limits = Limits {
             agent: default_agent,
             budgets,

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use runtime::{Asking, Evidence, Settings, Toolbox, Workshop};
+use runtime::{Toolbox, TurnLimits, Workplace, Workshop};
 use tools::Workspace;
 
-use crate::config::{Config, Limits};
+use crate::config::Config;
 
 /// Opens folders of this machine.
 pub(crate) struct LocalWorkshop {
@@ -24,16 +24,15 @@ impl LocalWorkshop {
 
 #[async_trait]
 impl Workshop for LocalWorkshop {
-    async fn open(&self, workspace: &str) -> io::Result<(Toolbox, Arc<dyn Evidence>)> {
+    async fn open(&self, workspace: &str) -> io::Result<Workplace> {
         let path = Path::new(workspace);
         let limits = self.config.limits_in(path).map_err(io::Error::other)?;
         let files = Arc::new(Workspace::open(path).map_err(io::Error::other)?);
         let tools = tools::all(Arc::clone(&files), self.config.secrets());
-        Ok((Toolbox::new(workspace, tools, limits.tools, Arc::new(limits.permissions)), files))
+        Ok(Workplace {
+            toolbox: Toolbox::new(workspace, tools, limits.tools, Arc::new(limits.permissions)),
+            inspection: files,
+            limits: TurnLimits { max_requests: limits.max_requests, proposed_budgets: limits.budgets },
+        })
     }
-}
-
-/// How an engine runs turns within these limits.
-pub(crate) const fn settings(limits: &Limits, asking: Asking) -> Settings {
-    Settings { asking, max_requests: limits.max_requests, proposed_budgets: limits.budgets }
 }

@@ -17,7 +17,7 @@ use self::estimate::{estimated_tokens, tokens_of};
 use self::watched::Watched;
 use crate::background::Background;
 use crate::history::History;
-use crate::ports::{Delta, Evidence, Model, ModelRequest, ModelResponse};
+use crate::ports::{Delta, Inspection, Model, ModelRequest, ModelResponse};
 use crate::scheduler::Asking;
 use crate::sessions::CommandError;
 use crate::toolbox::Toolbox;
@@ -72,7 +72,7 @@ pub(crate) struct Driver<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) toolbox: &'a Toolbox,
-    pub(crate) evidence: &'a dyn Evidence,
+    pub(crate) inspection: &'a dyn Inspection,
     pub(crate) background: &'a Background,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) asking: &'a Asking,

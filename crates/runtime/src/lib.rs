@@ -23,21 +23,23 @@ mod toolbox;
 mod turn;
 mod work_tools;
 mod worker;
+mod workshop;
 
 pub use door::{NewGoal, Prompt, UserDoor};
 pub use drive::{Driven, Observer};
 pub use outlook::{Outlook, Remedy};
 pub use policy::{Awaited, BudgetEdit, CriteriaEdit, Delay, Delivery, NewRequest, Scope};
 pub use ports::{
-    CallSubject, Delta, Evidence, HistoryCall, Message, Model, ModelRequest, ModelResponse, PreparedCall,
+    CallSubject, Delta, HistoryCall, Inspection, Message, Model, ModelRequest, ModelResponse, PreparedCall,
     RequestedCall, Tool, ToolFault, ToolOutput, ToolSpec,
 };
 pub use projection::{
     GoalView, ModeView, PlanAccepted, PlanChangeView, PlanRevisionView, PlanView, SessionView, TurnView,
 };
 pub use recovery::Recovery;
-pub use scheduler::{Asking, Engine, EngineError, Settings, Step, Workshop};
+pub use scheduler::{Asking, Engine, EngineError, Step};
 pub use sessions::{CommandError, Sessions, open};
 pub use toolbox::Toolbox;
 pub use turn::{AdmittedTurn, CallResult};
 pub use worker::{Charge, Rest, Waiting, Worked};
+pub use workshop::{TurnLimits, Workplace, Workshop};

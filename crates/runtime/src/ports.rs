@@ -200,9 +200,9 @@ pub enum ToolFault {
     Refused(String),
 }
 
-/// Looks at the workspace on behalf of recovery (T7).
+/// Looks at the workspace on behalf of recovery (T7) or of a wait (G10).
 #[async_trait]
-pub trait Evidence: Send + Sync {
+pub trait Inspection: Send + Sync {
     /// The digest of the file at this path beneath the workspace root; `None` if there is none. Also removes what
     /// a write cut off in the middle left beside it.
     async fn file_digest(&self, path: &str) -> std::io::Result<Option<Digest>>;

@@ -6,7 +6,7 @@ use domain::{CallRef, Code, Condition, Digest, Effect, Event, GoalId, SessionId,
 use policy::RuntimeCommand;
 
 use crate::owner;
-use crate::ports::Evidence;
+use crate::ports::Inspection;
 use crate::sessions::{CommandError, Extra, Order, Sessions};
 
 /// What recovery found.
@@ -38,7 +38,7 @@ impl Sessions {
     pub async fn recover(
         &self,
         session: SessionId,
-        evidence: &dyn Evidence,
+        inspection: &dyn Inspection,
     ) -> Result<Recovery, CommandError> {
         let head = self.head(session).await?;
         let Some((_, running)) = head.state.core.running_turns().next() else {
@@ -52,7 +52,7 @@ impl Sessions {
         let mut found: BTreeMap<CallRef, Option<Digest>> = BTreeMap::new();
         for open in running.open_calls() {
             let Some(Effect::FileWrite { path, .. }) = open.effect else { continue };
-            match evidence.file_digest(path).await {
+            match inspection.file_digest(path).await {
                 Ok(digest) => {
                     found.insert(open.call, digest);
                 }

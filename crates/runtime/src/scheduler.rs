@@ -1,27 +1,18 @@
 //! The Goal-only scheduler: turns start because of input or an active Goal, and for no other reason (T1).
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
-use domain::{Budgets, Code, Event, REQUESTS_PER_TURN, SessionId, Timestamp, TurnNumber, TurnOutcome};
+use domain::{Code, Event, SessionId, Timestamp, TurnNumber, TurnOutcome};
 use policy::{Awaited, IdleReason, NextAction, Scope};
 use tokio_util::sync::CancellationToken;
 
 use crate::background::Background;
 use crate::drive::{Around, Driven, Observer, drive};
-use crate::ports::{Evidence, Model};
+use crate::ports::Model;
 use crate::recovery::Recovery;
 use crate::sessions::{CommandError, Sessions};
-use crate::toolbox::Toolbox;
-
-/// Opens workspaces for turns.
-#[async_trait]
-pub trait Workshop: Send + Sync {
-    /// The tools for a workspace, and a look at its files for recovery.
-    async fn open(&self, workspace: &str) -> std::io::Result<(Toolbox, Arc<dyn Evidence>)>;
-}
+use crate::workshop::{Workplace, Workshop};
 
 /// Whether a person can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,25 +26,6 @@ pub enum Asking {
     },
 }
 
-/// How an engine runs turns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether a person can be asked.
-    pub asking: Asking,
-    /// Model requests that one turn may make, at most [`REQUESTS_PER_TURN`] (T12).
-    pub max_requests: NonZeroU32,
-    /// What a Goal may spend that an agent proposes, until the user says otherwise (G4).
-    pub proposed_budgets: Budgets,
-}
-
-impl Default for Settings {
-    /// Requests wait, turns make as many requests as they may, and proposed Goals have the usual budgets.
-    fn default() -> Self {
-        const MOST: NonZeroU32 = NonZeroU32::new(REQUESTS_PER_TURN).expect("not zero");
-        Self { asking: Asking::Wait, max_requests: MOST, proposed_budgets: Budgets::default() }
-    }
-}
-
 /// Runs turns of sessions with one model.
 #[derive(Clone)]
 pub struct Engine {
@@ -61,7 +33,7 @@ pub struct Engine {
     model: Arc<dyn Model>,
     workshop: Arc<dyn Workshop>,
     observer: Arc<dyn Observer>,
-    settings: Arc<Settings>,
+    asking: Arc<Asking>,
     background: Arc<Background>,
     shutdown: CancellationToken,
     at_work: Arc<Mutex<BTreeSet<SessionId>>>,
@@ -157,7 +129,7 @@ impl Engine {
         model: Arc<dyn Model>,
         workshop: Arc<dyn Workshop>,
         observer: Arc<dyn Observer>,
-        settings: Settings,
+        asking: Asking,
     ) -> Self {
         let shutdown = CancellationToken::new();
         let background = Background::new(sessions.clone(), Arc::clone(&observer), shutdown.clone());
@@ -166,7 +138,7 @@ impl Engine {
             model,
             workshop,
             observer,
-            settings: Arc::new(settings),
+            asking: Arc::new(asking),
             background: Arc::new(background),
             shutdown,
             at_work: Arc::default(),
@@ -245,9 +217,9 @@ impl Engine {
     /// Looks at a file that the Goal waits for, when that is due (G10).
     async fn look_at_file(&self, session: SessionId) -> Result<(), EngineError> {
         let Some(look) = self.sessions.file_to_look_at(session).await? else { return Ok(()) };
-        let (_, evidence) = self.open(&look.workspace).await?;
+        let Workplace { inspection, .. } = self.open(&look.workspace).await?;
         // What cannot be read is as good as gone: the agent is to look at it.
-        let found = evidence.file_version(look.path.as_str()).await.unwrap_or_else(|error| {
+        let found = inspection.file_version(look.path.as_str()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, path = %look.path, "a file that is waited for cannot be read");
             None
         });
@@ -255,8 +227,8 @@ impl Engine {
     }
 
     async fn recover(&self, session: SessionId, workspace: &str) -> Result<Step, EngineError> {
-        let (_, evidence) = self.open(workspace).await?;
-        match self.sessions.recover(session, evidence.as_ref()).await? {
+        let Workplace { inspection, .. } = self.open(workspace).await?;
+        match self.sessions.recover(session, inspection.as_ref()).await? {
             Recovery::Recovered { events } => Ok(self.recovered(session, events)),
             Recovery::OwnerIsAlive { until } => Ok(Step::Busy { until }),
             Recovery::NothingRuns => Ok(Step::Busy { until: self.sessions.now() }),
@@ -264,9 +236,8 @@ impl Engine {
     }
 
     async fn run(&self, session: SessionId, workspace: &str, scope: Scope) -> Result<Step, EngineError> {
-        let (toolbox, evidence) = self.open(workspace).await?;
-        let max_requests = self.settings.max_requests;
-        let admitted = self.sessions.admit(session, self.model.name(), scope, max_requests).await;
+        let Workplace { toolbox, inspection, limits } = self.open(workspace).await?;
+        let admitted = self.sessions.admit(session, self.model.name(), scope, limits.max_requests).await;
         let turn = match admitted {
             Ok(turn) => turn,
             // Another worker was faster; what it does will show.
@@ -281,11 +252,11 @@ impl Engine {
         let _at_work = AtWork::enter(&self.at_work, session);
         let around = Around {
             toolbox: &toolbox,
-            evidence: evidence.as_ref(),
+            inspection: inspection.as_ref(),
             background: &self.background,
             observer: self.observer.as_ref(),
-            asking: &self.settings.asking,
-            proposed_budgets: self.settings.proposed_budgets,
+            asking: &self.asking,
+            proposed_budgets: limits.proposed_budgets,
             shutdown: &self.shutdown,
         };
         match drive(turn, self.model.as_ref(), around).await? {
@@ -294,7 +265,7 @@ impl Engine {
         }
     }
 
-    async fn open(&self, workspace: &str) -> Result<(Toolbox, Arc<dyn Evidence>), EngineError> {
+    async fn open(&self, workspace: &str) -> Result<Workplace, EngineError> {
         let opened = self.workshop.open(workspace).await;
         opened.map_err(|source| EngineError::Workspace { path: workspace.to_owned(), source })
     }

@@ -68,7 +68,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::time::{Duration, SystemTime};
 
-    use runtime::Evidence as _;
+    use runtime::Inspection as _;
 
     use super::*;
     use crate::fixture::Fixture;

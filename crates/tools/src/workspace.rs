@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cap_std::fs::{Dir, File, Metadata};
 use domain::Digest;
-use runtime::{Evidence, ToolFault};
+use runtime::{Inspection, ToolFault};
 use sha2::{Digest as _, Sha256};
 
 use crate::call::look;
@@ -120,8 +120,8 @@ impl Workspace {
         look(move || Ok(workspace.resolve(&path).unwrap_or(path))).await
     }
 
-    /// What evidence is looked for with.
-    fn evidence(&self, path: &str) -> io::Result<(Dir, PathBuf)> {
+    /// What an inspection goes by.
+    fn inspected(&self, path: &str) -> io::Result<(Dir, PathBuf)> {
         let relative = self
             .relative(path)
             .map_err(|fault| io::Error::new(io::ErrorKind::PermissionDenied, fault.to_string()))?;
@@ -187,9 +187,9 @@ pub(crate) fn digest_of(content: &[u8]) -> Digest {
 }
 
 #[async_trait]
-impl Evidence for Workspace {
+impl Inspection for Workspace {
     async fn file_digest(&self, path: &str) -> io::Result<Option<Digest>> {
-        let (dir, relative) = self.evidence(path)?;
+        let (dir, relative) = self.inspected(path)?;
         tokio::task::spawn_blocking(move || {
             replacement::remove_leftovers(&dir, &relative)?;
             match open_regular(&dir, &relative) {
@@ -206,7 +206,7 @@ impl Evidence for Workspace {
     }
 
     async fn file_version(&self, path: &str) -> io::Result<Option<Digest>> {
-        let (dir, relative) = self.evidence(path)?;
+        let (dir, relative) = self.inspected(path)?;
         tokio::task::spawn_blocking(move || version::of(&dir, &relative)).await?
     }
 }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn evidence_is_the_digest_of_what_is_there() {
+    async fn an_inspection_finds_the_digest_of_what_is_there() {
         let fixture = Fixture::new();
         fixture.write("a/file", "abc");
         symlink(fixture.outside(), fixture.path("out")).unwrap();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn evidence_clears_away_what_a_cut_off_write_left() {
+    async fn an_inspection_clears_away_what_a_cut_off_write_left() {
         let fixture = Fixture::new();
         fixture.write("a/file", "abc");
         fixture.write("a/other", "abc");

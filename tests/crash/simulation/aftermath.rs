@@ -10,7 +10,7 @@ use domain::{
     SessionId, SessionState, Timestamp,
 };
 use policy::{Delivery, Scope};
-use runtime::{Recovery, Settings, Step};
+use runtime::{Recovery, Step};
 use serde_json::Value;
 use store::{CommitSide, Head, at_each_commit};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ use super::image::{Camera, Files, Image, files_of};
 use super::mind::{Finisher, Shared};
 use super::person::{Act, Person};
 use super::promises::{Asked, Breach, Fault, can_run, read};
-use super::site::{Process, Site};
+use super::site::{Manner, Process, Site};
 
 /// Steps until a session rests: one that never does is a bug.
 const STEPS: usize = 150;
@@ -155,7 +155,7 @@ pub(crate) async fn follow(
     let site = Site::after(image).await;
     let shared = Shared::new(names.0, Chance::of(&[chance.below(u64::MAX)]));
     let finisher = Finisher { shared: Arc::clone(&shared), name: "finisher".parse().unwrap() };
-    let process = site.process(|_| Arc::new(finisher), Settings::default(), true);
+    let process = site.process(|_| Arc::new(finisher), &Manner::default(), true);
     let log = site.log(known.session).await;
     let second = crashes.then(|| record_one(&site, &mut chance));
     let mut after = After {
@@ -289,7 +289,7 @@ impl After {
             return;
         };
         let before = self.site.seq(self.session).await;
-        let found = self.process.sessions.recover(self.session, self.site.evidence()).await;
+        let found = self.process.sessions.recover(self.session, self.site.inspection()).await;
         let expected = Recovery::OwnerIsAlive { until: lease.expires_at };
         let after = self.site.seq(self.session).await;
         if !matches!(&found, Ok(found) if *found == expected) || before != after {
@@ -330,7 +330,7 @@ impl After {
 
     async fn check_that_a_second_recovery_finds_nothing(&mut self) {
         let before = self.site.seq(self.session).await;
-        let found = self.process.sessions.recover(self.session, self.site.evidence()).await;
+        let found = self.process.sessions.recover(self.session, self.site.inspection()).await;
         let after = self.site.seq(self.session).await;
         if !matches!(found, Ok(Recovery::NothingRuns)) || before != after {
             self.breach(Fault::Duplicated, format!("a second recovery found {found:?}"));

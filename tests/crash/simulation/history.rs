@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use domain::{CommandId, Event, Seq, SessionId, Timestamp, TurnNumber, TurnPhase};
 use policy::{LEASE_MS, Scope};
-use runtime::{Asking, EngineError, Settings, Step};
+use runtime::{Asking, EngineError, Step, TurnLimits};
 use store::{Clock, CommitSide, ExecuteError, Head, at_each_commit};
 
 use super::chance::Chance;
@@ -24,7 +24,7 @@ use super::image::{Camera, Files, Image};
 use super::mind::{Mind, Shared};
 use super::person::{Act, Person};
 use super::promises::{Asked, Breach, Fault, read};
-use super::site::{Process, Site};
+use super::site::{Manner, Process, Site};
 
 /// How long a worker whose turn it is may take to its next commit before the history is called stuck. In real time, and
 /// far longer than anything here takes.
@@ -132,7 +132,7 @@ struct Teller {
     asked: Asked,
     breaches: Vec<Breach>,
     acts_left: usize,
-    settings: Settings,
+    manner: Manner,
 }
 
 /// Tells the history of a seed and takes an image before and after each of its commits.
@@ -164,8 +164,11 @@ impl Teller {
             _ => Asking::Wait,
         };
         let max_requests = if chance.one_in(4) { 5.try_into().unwrap() } else { tests::MOST_REQUESTS };
-        let settings = Settings { asking, max_requests, ..Settings::default() };
-        let workers = [(); 2].map(|()| Worker::new(&place, &shared, &settings));
+        let limits = TurnLimits { max_requests, ..TurnLimits::default() };
+        let manner = Manner { asking, limits };
+        // One worker takes everything; the other may leave Goals to the person.
+        let scopes = [Scope::All, if chance.one_in(6) { Scope::InputOnly } else { Scope::All }];
+        let workers = scopes.map(|scope| Worker::new(&place, &shared, &manner, scope));
         let root = place.root().display().to_string();
         let user = &workers[0].process.user;
         let session = user.open_session(&root, "build".parse().unwrap()).await.unwrap();
@@ -188,7 +191,7 @@ impl Teller {
             asked: Asked { since: Seq(u64::MAX), ..Asked::default() },
             breaches: Vec::new(),
             acts_left: size.acts,
-            settings,
+            manner,
         }
     }
 
@@ -260,7 +263,10 @@ impl Teller {
                 self.workers[at].process.park.release();
                 self.go(at, head).await;
             }
-            Choice::Die(at) => self.workers[at] = Worker::new(&self.site, &self.shared, &self.settings),
+            Choice::Die(at) => {
+                let scope = self.workers[at].scope;
+                self.workers[at] = Worker::new(&self.site, &self.shared, &self.manner, scope);
+            }
             Choice::EndCommand(at) => {
                 let commits = self.recorder.borrow().commits;
                 self.workers[at].process.park.end_command.notify_one();
@@ -444,11 +450,11 @@ const fn renewal(expires_at: Timestamp) -> Timestamp {
 }
 
 impl Worker {
-    fn new(site: &Site, shared: &Arc<Mutex<Shared>>, settings: &Settings) -> Self {
+    fn new(site: &Site, shared: &Arc<Mutex<Shared>>, manner: &Manner, scope: Scope) -> Self {
         let (shared, root) = (Arc::clone(shared), site.root());
         let mind = |park| Arc::new(Mind { shared, park, root, name: "chance".parse().unwrap() }) as _;
-        let process = site.process(mind, settings.clone(), false);
-        Self { process, scope: Scope::All, step: None, turn: None, commands: Vec::new(), begins: None }
+        let process = site.process(mind, manner, false);
+        Self { process, scope, step: None, turn: None, commands: Vec::new(), begins: None }
     }
 }
 

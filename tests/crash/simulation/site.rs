@@ -7,7 +7,8 @@ use agents::{PermissionRule, PermissionRules, RuleEntry, ToolAllowList, Verdict}
 use async_trait::async_trait;
 use domain::{Event, EventBody, Seq, SessionId, Timestamp};
 use runtime::{
-    Delta, Engine, Evidence, Model, Observer, Sessions, Settings, Tool, Toolbox, UserDoor, Workshop,
+    Asking, Delta, Engine, Inspection, Model, Observer, Sessions, Tool, Toolbox, TurnLimits, UserDoor,
+    Workplace, Workshop,
 };
 use store::{CheckFinding, Clock, Head, ManualClock, Store, StoreUrl};
 use tempfile::TempDir;
@@ -88,16 +89,18 @@ impl Site {
     pub(crate) fn process(
         &self,
         model: impl FnOnce(Arc<Park>) -> Arc<dyn Model>,
-        settings: Settings,
+        manner: &Manner,
         skips_waits: bool,
     ) -> Process {
         let (sessions, user) = runtime::open(self.store.clone(), "test".parse().unwrap());
         let park = Arc::new(Park::default());
         let (root, all) = (self.root().display().to_string(), self.tools(&park));
         let toolbox = Toolbox::new(&root, all, ToolAllowList::All, rules());
-        let shop = Arc::new(Shop { toolbox, workspace: Arc::clone(&self.workspace) });
+        let inspection = Arc::clone(&self.workspace) as _;
+        let shop = Arc::new(Shop(Workplace { toolbox, inspection, limits: manner.limits }));
         let observer = Arc::new(Onlooker { clock: skips_waits.then(|| Arc::clone(&self.clock)) });
-        let engine = Engine::new(sessions.clone(), model(Arc::clone(&park)), shop, observer, settings);
+        let engine =
+            Engine::new(sessions.clone(), model(Arc::clone(&park)), shop, observer, manner.asking.clone());
         Process { sessions, user, engine, park }
     }
 
@@ -107,7 +110,7 @@ impl Site {
     }
 
     /// A look at the files of the workspace, as recovery takes it.
-    pub(crate) fn evidence(&self) -> &dyn Evidence {
+    pub(crate) fn inspection(&self) -> &dyn Inspection {
         &*self.workspace
     }
 
@@ -154,16 +157,25 @@ fn rules() -> Arc<PermissionRules> {
     Arc::new(PermissionRules::new(rules.to_vec()).unwrap())
 }
 
-/// Gives every session the workspace of its site: a copy of a store names the folder that it was copied from.
-struct Shop {
-    toolbox: Toolbox,
-    workspace: Arc<tools::Workspace>,
+/// How the processes of a history run turns.
+pub(crate) struct Manner {
+    pub(crate) asking: Asking,
+    pub(crate) limits: TurnLimits,
 }
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self { asking: Asking::Wait, limits: TurnLimits::default() }
+    }
+}
+
+/// Gives every session the workspace of its site: a copy of a store names the folder that it was copied from.
+struct Shop(Workplace);
 
 #[async_trait]
 impl Workshop for Shop {
-    async fn open(&self, _: &str) -> std::io::Result<(Toolbox, Arc<dyn Evidence>)> {
-        Ok((self.toolbox.clone(), Arc::clone(&self.workspace) as Arc<dyn Evidence>))
+    async fn open(&self, _: &str) -> std::io::Result<Workplace> {
+        Ok(self.0.clone())
     }
 }
 

@@ -58,7 +58,7 @@ fn without_files_everything_has_its_default() {
     assert!(!config.is_found());
     assert_eq!(config.on_open(), OnOpen::Ask);
     let limits = home.limits().unwrap();
-    let (budgets, max_requests) = (Budgets::default(), Settings::default().max_requests);
+    let (budgets, max_requests) = (Budgets::default(), TurnLimits::default().max_requests);
     let (tools, permissions) = (ToolAllowList::All, PermissionRules::default());
     assert_eq!(limits, Limits { agent: None, budgets, tools, permissions, max_requests });
 }

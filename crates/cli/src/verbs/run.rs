@@ -19,7 +19,7 @@ use crate::exit::{CliError, Exit};
 use crate::narrator::{Manner, Narrator};
 use crate::session_name::SessionName;
 use crate::signals::Signals;
-use crate::workshop::{LocalWorkshop, settings};
+use crate::workshop::LocalWorkshop;
 use crate::{input, output};
 use course::{Course, Person};
 pub(crate) use ended::{exit_of_goal, is_open};
@@ -116,9 +116,8 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
     } else {
         Asking::Nobody { hint: NOBODY.to_owned() }
     };
-    let settings = settings(&config.limits_in(Path::new(&view.workspace))?, asking);
     let workshop = Arc::new(LocalWorkshop::new(config.clone()));
-    let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, settings);
+    let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, asking);
     let mut minds_goal = order.goal.is_some() || order.resume;
     let row = submit(&config, &opened, &view, order).await?;
     let mut course = Course::new(

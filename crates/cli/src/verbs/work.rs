@@ -19,7 +19,7 @@ use crate::render::Hints;
 use crate::session_name::SessionName;
 use crate::signals::{Signals, Wish};
 use crate::verbs::run::{exit_of_goal, is_open};
-use crate::workshop::{LocalWorkshop, settings};
+use crate::workshop::LocalWorkshop;
 use crate::{output, render};
 
 /// What `zuno goal run --help` says first.
@@ -82,14 +82,12 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
         Some(name) => Some(named(&opened, name).await?),
         None => None,
     };
-    let limits = match session {
-        Some(session) => {
-            let view = opened.sessions.view(session).await?;
-            config.limits_in(Path::new(&view.workspace))?
-        }
-        None if args.all => config.limits().clone(),
-        None => config.limits_in(Path::new(context.workspace()))?,
-    };
+    // A project's file that cannot be used is told before anything runs; with --all each is told where it counts.
+    match session {
+        Some(session) => drop(config.limits_in(Path::new(&opened.sessions.view(session).await?.workspace))?),
+        None if args.all => {}
+        None => drop(config.limits_in(Path::new(context.workspace()))?),
+    }
     let charge = args.charge(context, session);
     if !context.out.is_json() {
         let of = match &charge {
@@ -103,8 +101,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     let manner = Manner { names_sessions: session.is_none(), explains_rest: !args.once };
     let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), manner);
     let workshop = Arc::new(LocalWorkshop::new(config));
-    let settings = settings(&limits, Asking::Wait);
-    let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, settings);
+    let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, Asking::Wait);
     let mut wish = None;
     let worked = {
         let mut working = std::pin::pin!(engine.work(&charge, args.once));

@@ -89,7 +89,7 @@ impl Driver<'_> {
     /// Looks at the file that the Goal is to wait for, so that the wait knows what a change is.
     pub(super) async fn take_baseline(&mut self, wait: &mut Wait) -> Result<(), Rejection> {
         let Condition::File { path, baseline } = &mut wait.condition else { return Ok(()) };
-        match self.around.evidence.file_version(path.as_str()).await {
+        match self.around.inspection.file_version(path.as_str()).await {
             Ok(version) => {
                 *baseline = version;
                 Ok(())

@@ -17,7 +17,7 @@ use domain::{
     SessionState, TokenUsage, TurnNumber, TurnOutcome, TurnTrigger,
 };
 use policy::{CallGrant, Permission};
-use runtime::{AdmittedTurn, CallResult, Evidence, Prompt, Recovery, Scope, Sessions, UserDoor};
+use runtime::{AdmittedTurn, CallResult, Inspection, Prompt, Recovery, Scope, Sessions, UserDoor};
 use store::{ExecuteError, Store, StoreUrl, SystemClock};
 
 /// Events read at once.
@@ -204,7 +204,7 @@ fn refusal(error: &ExecuteError) -> String {
 struct NoFiles;
 
 #[async_trait]
-impl Evidence for NoFiles {
+impl Inspection for NoFiles {
     async fn file_digest(&self, path: &str) -> std::io::Result<Option<Digest>> {
         panic!("nobody wrote {path}")
     }

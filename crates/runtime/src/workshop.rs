@@ -1,0 +1,45 @@
+//! What a workspace gives to turns that run in it.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::{Budgets, REQUESTS_PER_TURN};
+
+use crate::ports::Inspection;
+use crate::toolbox::Toolbox;
+
+/// Opens workspaces for turns.
+#[async_trait]
+pub trait Workshop: Send + Sync {
+    /// What turns in this workspace work with.
+    async fn open(&self, workspace: &str) -> std::io::Result<Workplace>;
+}
+
+/// A workspace that is open for a turn, for recovery or for a look.
+#[derive(Clone)]
+pub struct Workplace {
+    /// The tools, and what is allowed of them.
+    pub toolbox: Toolbox,
+    /// A look at the files.
+    pub inspection: Arc<dyn Inspection>,
+    /// What turns here may take.
+    pub limits: TurnLimits,
+}
+
+/// What turns of one workspace may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnLimits {
+    /// Model requests that one turn may make, at most [`REQUESTS_PER_TURN`] (T12).
+    pub max_requests: NonZeroU32,
+    /// What a Goal may spend that an agent proposes, until the user says otherwise (G4).
+    pub proposed_budgets: Budgets,
+}
+
+impl Default for TurnLimits {
+    /// Turns make as many requests as they may, and proposed Goals have the usual budgets.
+    fn default() -> Self {
+        const MOST: NonZeroU32 = NonZeroU32::new(REQUESTS_PER_TURN).expect("not zero");
+        Self { max_requests: MOST, proposed_budgets: Budgets::default() }
+    }
+}
