@@ -19,6 +19,7 @@ mod projection;
 mod recovery;
 mod scheduler;
 mod sessions;
+mod sight;
 mod toolbox;
 mod turn;
 mod work_tools;
@@ -39,6 +40,7 @@ pub use projection::{
 pub use recovery::Recovery;
 pub use scheduler::{Asking, Engine, EngineError, Step};
 pub use sessions::{CommandError, Sessions, open};
+pub use sight::Sight;
 pub use toolbox::Toolbox;
 pub use turn::{AdmittedTurn, CallResult};
 pub use worker::{Charge, Rest, Waiting, Worked};

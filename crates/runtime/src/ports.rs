@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use domain::{CapabilitySet, CommandTitle, Digest, Effect, Failure, ModelName, TokenUsage};
 use tokio_util::sync::CancellationToken;
 
+use crate::sight::Sight;
+
 /// A language model behind one configured name.
 #[async_trait]
 pub trait Model: Send + Sync {
@@ -139,6 +141,12 @@ pub trait PreparedCall: Send {
 
     /// What the permission rules look at (C2).
     fn subject(&self) -> CallSubject;
+
+    /// Says what of the workspace it may show besides the paths of its subject (C2). Comes before [`Self::run`]; a
+    /// call that shows nothing else need not listen.
+    fn narrow(&mut self, sight: Sight) {
+        drop(sight);
+    }
 
     /// How a call that goes on beside turns is shown; `None` for one whose turn waits for it.
     fn background(&self) -> Option<CommandTitle> {

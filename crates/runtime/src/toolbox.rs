@@ -8,6 +8,7 @@ use policy::{CallGrant, Permission};
 use serde_json::{Map, Value};
 
 use crate::ports::{CallSubject, Tool, ToolSpec};
+use crate::sight::Sight;
 use crate::work_tools::{self, WorkTool};
 
 /// All tools that exist here, and what the configuration says of them.
@@ -80,6 +81,13 @@ impl Toolbox {
             Verdict::Ask => Permission::Ask { because: judgement.because },
             Verdict::Deny => Permission::Deny { because: judgement.because },
         }
+    }
+
+    /// What of the workspace a call with this permission may show, once it runs (C2).
+    pub(crate) fn sight(&self, spec: &ToolSpec, permission: &Permission) -> Sight {
+        let is_allowed_by_person = matches!(permission, Permission::Ask { .. });
+        let tool = (spec.name, spec.requires);
+        Sight::new(Arc::clone(&self.rules), &self.workspace, tool, is_allowed_by_person)
     }
 
     /// The tool of this name, whether it is offered or not: a refusal says why (C2).

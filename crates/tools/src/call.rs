@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use domain::Effect;
-use runtime::{CallSubject, PreparedCall, ToolFault, ToolOutput};
+use runtime::{CallSubject, PreparedCall, Sight, ToolFault, ToolOutput};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Ignored;
 
 /// What a call does with its path. It looks at the token often enough to end within a fraction of a second.
-type Work = Box<dyn FnOnce(&Path, &CancellationToken) -> ToolOutput + Send>;
+type Work = Box<dyn FnOnce(&Path, &Sight, &CancellationToken) -> ToolOutput + Send>;
 
 /// A decoded call of a file tool.
 pub(crate) struct BlockingCall {
@@ -19,6 +19,7 @@ pub(crate) struct BlockingCall {
     /// From the root and free of links: what the permission rules judge is what the work gets.
     path: PathBuf,
     ignored: Ignored,
+    sight: Sight,
     work: Work,
 }
 
@@ -32,6 +33,15 @@ impl BlockingCall {
         Self::with_effect(Effect::Read, path, ignored, work)
     }
 
+    /// A call that looks at whatever lies at or below this path, and so has to ask what of it may be shown.
+    pub(crate) fn read_below(
+        path: PathBuf,
+        ignored: Ignored,
+        work: impl FnOnce(&Path, &Sight, &CancellationToken) -> ToolOutput + Send + 'static,
+    ) -> Box<dyn PreparedCall> {
+        Box::new(Self { effect: Effect::Read, path, ignored, sight: Sight::default(), work: Box::new(work) })
+    }
+
     /// A call with an effect on this path, to be recorded at its admission.
     pub(crate) fn with_effect(
         effect: Effect,
@@ -39,7 +49,8 @@ impl BlockingCall {
         ignored: Ignored,
         work: impl FnOnce(&Path, &CancellationToken) -> ToolOutput + Send + 'static,
     ) -> Box<dyn PreparedCall> {
-        Box::new(Self { effect, path, ignored, work: Box::new(work) })
+        let work: Work = Box::new(move |path, _, stop| work(path, stop));
+        Box::new(Self { effect, path, ignored, sight: Sight::default(), work })
     }
 }
 
@@ -53,16 +64,20 @@ impl PreparedCall for BlockingCall {
         CallSubject { paths: vec![self.path.to_string_lossy().into_owned()], command: None }
     }
 
+    fn narrow(&mut self, sight: Sight) {
+        self.sight = sight;
+    }
+
     async fn run(self: Box<Self>, stop: CancellationToken) -> ToolOutput {
         // A blocking task outlives a dropped future; the guard stops it then.
         let token = stop.child_token();
         let _stop_when_dropped = token.clone().drop_guard();
-        let (path, work) = (self.path, self.work);
+        let (path, sight, work) = (self.path, self.sight, self.work);
         let mut output = tokio::task::spawn_blocking(move || {
             if token.is_cancelled() {
                 return stopped();
             }
-            let output = work(&path, &token);
+            let output = work(&path, &sight, &token);
             if token.is_cancelled() && !output.succeeded { stopped() } else { output }
         })
         .await

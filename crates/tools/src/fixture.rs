@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runtime::{PreparedCall, Tool, ToolFault, ToolOutput};
+use agents::{PermissionRule, PermissionRules, RuleEntry, Verdict};
+use runtime::{PreparedCall, Sight, Tool, ToolFault, ToolOutput};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +60,7 @@ impl Fixture {
     }
 
     pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
-        let all = crate::all(Arc::clone(&self.workspace), Secrets::default());
+        let all = crate::all(Arc::clone(&self.workspace), Secrets::default(), None);
         all.into_iter().find(|tool| tool.spec().name == name).unwrap()
     }
 
@@ -74,6 +75,32 @@ impl Fixture {
     /// Prepares and runs.
     pub(crate) async fn call(&self, name: &str, arguments: Value) -> ToolOutput {
         self.prepare(name, arguments).await.unwrap().run(CancellationToken::new()).await
+    }
+
+    /// The answer of a call that succeeds, with what rules of this verdict leave of it, each given as
+    /// `tool path`.
+    pub(crate) async fn within(
+        &self,
+        verdict: Verdict,
+        rules: &[&str],
+        name: &str,
+        arguments: Value,
+    ) -> String {
+        let rules = rules.iter().map(|rule| {
+            let (tool, path) = rule.split_once(' ').unwrap();
+            let (tool, path) = (Some(tool.to_owned()), Some(path.to_owned()));
+            PermissionRule::new("rule", &RuleEntry { verdict, tool, path, command: None }).unwrap()
+        });
+        let rules = Arc::new(PermissionRules::new(rules.collect()).unwrap());
+        let tool = self.tool(name);
+        let spec = tool.spec();
+        let root = self.root();
+        let sight = Sight::new(rules, root.to_str().unwrap(), (spec.name, spec.requires), false);
+        let mut call = tool.prepare(arguments).await.unwrap();
+        call.narrow(sight);
+        let output = call.run(CancellationToken::new()).await;
+        assert!(output.succeeded, "{}", output.text);
+        output.text
     }
 
     /// The answer of a call that succeeds.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::arguments::{decode, schema_of};
 use crate::call::BlockingCall;
 use crate::walk::{self, NamePattern};
-use crate::words::count;
+use crate::words::{count, left_out};
 use crate::workspace::Workspace;
 
 /// Paths shown: more is not a search result but a listing, and the count tells to narrow the pattern.
@@ -58,12 +58,17 @@ impl Tool for Glob {
         let pattern = NamePattern::new(&self.workspace, "pattern", &arguments.pattern)?;
         let path = walk::start(&self.workspace, arguments.path.as_deref()).await?;
         let workspace = Arc::clone(&self.workspace);
-        Ok(BlockingCall::read(path, ignored, move |path, stop| {
+        Ok(BlockingCall::read_below(path, ignored, move |path, sight, stop| {
             let mut text = String::new();
             let mut found = 0;
+            let mut hidden = 0;
             let walked = walk::files(&workspace, path, stop, |met| {
                 // Asked beneath the root, so that a directory swapped for a link shows nothing from outside.
                 if pattern.fits(met.within) && workspace.dir().symlink_metadata(met.path).is_ok() {
+                    if !sight.shows_name(&met.path.to_string_lossy()) {
+                        hidden += 1;
+                        return ControlFlow::Continue(());
+                    }
                     found += 1;
                     if found <= MAX_PATHS {
                         let _ = writeln!(text, "{}", met.path.display());
@@ -82,6 +87,7 @@ impl Tool for Glob {
             if found == 0 {
                 let _ = writeln!(text, "[no file matches {}]", arguments.pattern);
             }
+            text.push_str(&left_out(hidden));
             if walked.cut_off {
                 text.push_str("[incomplete: the tree is too big to walk as a whole; give a path]\n");
             }
@@ -95,6 +101,7 @@ impl Tool for Glob {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use agents::Verdict;
     use serde_json::json;
 
     use crate::fixture::Fixture;
@@ -197,6 +204,19 @@ mod tests {
         let text = fixture.ok("glob", json!({ "pattern": "f*" })).await;
         assert!(text.starts_with("f000\nf001\n"));
         assert!(text.ends_with("f499\n[and 2 more files; narrow the pattern or give a path]"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn c2_a_search_from_the_root_names_no_file_that_it_could_not_be_called_with() {
+        let fixture = project();
+        let call = async |rule: &str| {
+            fixture.within(Verdict::Deny, &[rule], "glob", json!({ "pattern": "*.rs" })).await
+        };
+        let expected = "b c/ü.rs\nmain.rs\n[2 files left out by permission rules]";
+        assert_eq!(call("* src/**").await, expected);
+        assert_eq!(call("glob **/src").await, expected);
+        // A name is no content.
+        assert!(call("read_file src/**").await.contains("src/lib.rs"));
     }
 
     #[tokio::test]

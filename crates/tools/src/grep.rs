@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use domain::{Capability, CapabilitySet};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
-use runtime::{PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec};
+use runtime::{PreparedCall, Sight, Tool, ToolFault, ToolOutput, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments::{decode, schema_of};
 use crate::call::{BlockingCall, Stoppable};
 use crate::walk::{self, NamePattern};
-use crate::words::{clip, count};
+use crate::words::{clip, count, left_out};
 use crate::workspace::Workspace;
 
 /// Matching lines shown unless asked otherwise.
@@ -99,9 +99,11 @@ impl Tool for Grep {
             searcher: searcher(usize::try_from(context).unwrap_or(0)),
             found: Found { text: String::new(), matches: 0, max_results, more: false },
         };
-        Ok(BlockingCall::read(path, ignored, move |path, stop| match search.run(path, stop) {
-            Ok(text) => ToolOutput::ok(text),
-            Err(text) => ToolOutput::failed(text),
+        Ok(BlockingCall::read_below(path, ignored, move |path, sight, stop| {
+            match search.run(path, sight, stop) {
+                Ok(text) => ToolOutput::ok(text),
+                Err(text) => ToolOutput::failed(text),
+            }
         }))
     }
 }
@@ -144,10 +146,11 @@ struct Search {
 }
 
 impl Search {
-    fn run(&mut self, path: &Path, stop: &CancellationToken) -> Result<String, String> {
+    fn run(&mut self, path: &Path, sight: &Sight, stop: &CancellationToken) -> Result<String, String> {
         let Self { workspace, matcher, glob, searcher, found } = self;
         let mut searched = 0;
         let mut skipped = 0;
+        let mut hidden = 0;
         let walked = walk::files(workspace, path, stop, |met| {
             if glob.as_ref().is_some_and(|glob| !glob.fits(met.within)) {
                 return ControlFlow::Continue(());
@@ -157,6 +160,10 @@ impl Search {
             let Some(file) = regular.then(|| workspace.open_file(met.path).ok()).flatten() else {
                 return ControlFlow::Continue(());
             };
+            if !sight.shows_content(&met.path.to_string_lossy()) {
+                hidden += 1;
+                return ControlFlow::Continue(());
+            }
             let sink = FileSink { path: &met.path.display().to_string(), found, separate: false };
             match searcher.search_reader(&*matcher, Stoppable { inner: file, stop }, sink) {
                 Ok(()) => searched += 1,
@@ -180,6 +187,7 @@ impl Search {
         if skipped > 0 {
             let _ = writeln!(text, "[{} could not be searched]", count(skipped, "file"));
         }
+        text.push_str(&left_out(hidden));
         if walked.cut_off {
             text.push_str("[incomplete: the tree is too big to walk as a whole; give a path]\n");
         }
@@ -244,6 +252,7 @@ impl Sink for FileSink<'_> {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use agents::Verdict;
     use serde_json::json;
 
     use super::*;
@@ -349,6 +358,23 @@ mod tests {
             let text = fixture.refused("grep", json!({ "pattern": "secret", "path": path })).await;
             assert!(text.contains("leads outside the workspace"), "{path}: {text}");
         }
+    }
+
+    #[tokio::test]
+    async fn c2_a_search_from_the_root_shows_no_line_of_a_file_that_may_not_be_read() {
+        let fixture = project();
+        fixture.write("src/secrets/key", "fn key\n");
+        let arguments = || json!({ "pattern": "fn (key|four|one)", "context": 1 });
+        for verdict in [Verdict::Deny, Verdict::Ask] {
+            for rule in ["read_file src/secrets/**", "grep **/key", "* **/secrets"] {
+                let text = fixture.within(verdict, &[rule], "grep", arguments()).await;
+                let expected = "src/a.rs:1:fn one() {}\nsrc/a.rs-2-// two\nsrc/b.txt:1:fn four\n\
+                                [1 file left out by permission rules]";
+                assert_eq!(text, expected, "{rule}");
+            }
+        }
+        let text = fixture.within(Verdict::Allow, &["read_file src/secrets/**"], "grep", arguments()).await;
+        assert!(text.contains("fn key"), "{text}");
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cap_std::fs::{Dir, DirEntry};
 use domain::{Capability, CapabilitySet};
-use runtime::{PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec};
+use runtime::{PreparedCall, Sight, Tool, ToolFault, ToolOutput, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -59,12 +59,12 @@ impl Tool for ListDir {
         let path = self.workspace.relative(arguments.path.as_deref().unwrap_or("."))?;
         let path = self.workspace.followed(path).await?;
         let workspace = Arc::clone(&self.workspace);
-        Ok(BlockingCall::read(path, ignored, move |path, stop| {
+        Ok(BlockingCall::read_below(path, ignored, move |path, sight, stop| {
             if workspace.metadata(path).is_ok_and(|found| !found.is_dir()) {
                 let text = format!("{} is not a directory; read_file shows a file", path.display());
                 return ToolOutput::failed(text);
             }
-            match list(workspace.dir(), path, stop) {
+            match list(workspace.dir(), path, sight, stop) {
                 Ok(text) => ToolOutput::ok(text),
                 Err(error) => ToolOutput::failed(explain(path, &error)),
             }
@@ -72,26 +72,38 @@ impl Tool for ListDir {
     }
 }
 
-fn list(root: &Dir, path: &Path, stop: &CancellationToken) -> io::Result<String> {
+fn list(root: &Dir, path: &Path, sight: &Sight, stop: &CancellationToken) -> io::Result<String> {
     let dir = root.open_dir(path)?;
     let mut first = BTreeSet::new();
     let mut more = 0;
+    let mut hidden = 0;
     for entry in dir.entries()? {
         if stop.is_cancelled() {
             return Err(io::Error::other("stopped"));
         }
-        first.insert(describe(&dir, &entry?));
+        let entry = entry?;
+        let below =
+            if path == Path::new(".") { entry.file_name().into() } else { path.join(entry.file_name()) };
+        if !sight.shows_name(&below.to_string_lossy()) {
+            hidden += 1;
+            continue;
+        }
+        first.insert(describe(&dir, &entry));
         if first.len() > MAX_ENTRIES {
             first.pop_last();
             more += 1;
         }
     }
-    if first.is_empty() {
+    if first.is_empty() && hidden == 0 {
         return Ok("[the directory is empty]".into());
     }
     let mut text = Vec::from_iter(first).join("\n");
     if more > 0 {
         let _ = write!(text, "\n[and {}; glob finds names among them]", count(more, "more entry"));
+    }
+    if hidden > 0 {
+        let separator = if text.is_empty() { "" } else { "\n" };
+        let _ = write!(text, "{separator}[{} left out by permission rules]", count(hidden, "entry"));
     }
     Ok(text)
 }
@@ -113,6 +125,7 @@ fn describe(dir: &Dir, entry: &DirEntry) -> String {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use agents::Verdict;
     use serde_json::json;
 
     use crate::fixture::Fixture;
@@ -168,6 +181,19 @@ mod tests {
         let text = fixture.ok("list_dir", json!({ "path": "." })).await;
         assert!(text.starts_with("f0000\nf0001\n"));
         assert!(text.ends_with("f0999\n[and 3 more entries; glob finds names among them]"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn c2_names_that_it_could_not_be_called_with_are_left_out() {
+        let fixture = Fixture::new();
+        fixture.write("src/secrets/key", "");
+        fixture.write("src/lib.rs", "");
+        let call = async |rule: &str, path: &str| {
+            fixture.within(Verdict::Deny, &[rule], "list_dir", json!({ "path": path })).await
+        };
+        assert_eq!(call("* src/secrets", "src").await, "lib.rs\n[1 entry left out by permission rules]");
+        assert_eq!(call("list_dir src", ".").await, "[1 entry left out by permission rules]");
+        assert_eq!(call("read_file src/secrets", "src").await, "lib.rs\nsecrets/");
     }
 
     #[tokio::test]

@@ -16,6 +16,14 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
+/// What is said of files that the permission rules keep from an answer.
+pub(crate) fn left_out(files: u64) -> String {
+    match files {
+        0 => String::new(),
+        files => format!("[{} left out by permission rules]\n", count(files, "file")),
+    }
+}
+
 /// The text, cut after this many characters with a mark that says so.
 pub(crate) fn clip(text: &str, chars: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars) {

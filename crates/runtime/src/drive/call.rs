@@ -119,7 +119,7 @@ impl Driver<'_> {
         asked: &ModelCall,
         arguments: Value,
     ) -> Result<(), Leave> {
-        let prepared = match self.watched(tool.prepare(arguments), None).await? {
+        let mut prepared = match self.watched(tool.prepare(arguments), None).await? {
             Watched::Done(Ok(prepared)) => prepared,
             // Preparing changes nothing, so it may be dropped half-way.
             Watched::Stopping => return Err(self.stopping()),
@@ -133,6 +133,7 @@ impl Driver<'_> {
         };
         let (effect, subject) = (prepared.effect(), prepared.subject());
         let permission = self.around.toolbox.permission(spec, &subject, Some(&effect));
+        prepared.narrow(self.around.toolbox.sight(spec, &permission));
         let grant = CallGrant { permission, ..grant };
         let admitted = match prepared.background() {
             None => self.turn.admit_call(call, grant.clone(), effect.clone()).await,
