@@ -314,6 +314,13 @@ impl PermissionRules {
         self
     }
 
+    /// With the rules of a project that the user trusts (C9). They come first: of the rules that match, the user's last
+    /// one counts before any of them.
+    #[must_use]
+    pub fn preceded_by(self, project: &Self) -> Self {
+        Self(project.0.iter().cloned().chain(self.0).collect())
+    }
+
     /// With rules for one run, such as those of a command line. They come last. To allow a command so is no choice of
     /// the commands that are allowed: the others stay as they are.
     pub fn extended_by(

@@ -11,7 +11,7 @@ use crate::exit::EXIT_HELP;
 use crate::render::Hints;
 use crate::session_name::SessionName;
 use crate::verbs::{
-    commands, completions, doctor, events, goal, interrupt, mode, plan, requests, run, session,
+    commands, completions, doctor, events, goal, interrupt, mode, plan, requests, run, session, trust,
 };
 
 /// Keeps an agent's plan, mode and Goal on disk, under rules the model cannot bend.
@@ -101,26 +101,13 @@ pub(crate) enum Verb {
     /// Check the environment, the configuration and the store
     #[command(long_about = doctor::HELP)]
     Doctor(doctor::DoctorArgs),
+    /// Let the project's file say what otherwise only your own may
+    #[command(long_about = trust::HELP)]
+    Trust(trust::TrustArgs),
     /// Print a script that lets a shell complete command lines
     Completions(completions::CompletionsArgs),
     /// Show it all at work in a temporary folder: no key, no network, some seconds
     Demo(DemoArgs),
-}
-
-impl Verb {
-    /// Whether it acts for the user. What an agent starts may look, not act (C8).
-    pub(crate) const fn is_user_act(&self) -> bool {
-        match self {
-            Self::Run(_) | Self::Interrupt(_) => true,
-            Self::Session(verb) => verb.is_user_act(),
-            Self::Plan(verb) => verb.is_user_act(),
-            Self::Mode(verb) => verb.is_user_act(),
-            Self::Goal(verb) => verb.is_user_act(),
-            Self::Requests(verb) => verb.is_user_act(),
-            Self::Commands(verb) => verb.is_user_act(),
-            Self::Events(_) | Self::Doctor(_) | Self::Completions(_) | Self::Demo(_) => false,
-        }
-    }
 }
 
 #[cfg(test)]

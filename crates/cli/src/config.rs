@@ -1,10 +1,12 @@
-//! `zuno.toml`: the user's file says what there is, a project's file only narrows it (C9).
+//! `zuno.toml`: the user's file says what there is, a project's file only narrows it unless the user trusts it (C9).
 //!
 //! Both are parsed once, into [`Config`] and what it hands out. Keys of providers stand in neither: a model's table
 //! names the environment variable that holds its key.
 
 mod file;
+mod mcp;
 mod permissions;
+mod project;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,11 @@ use tools::Secrets;
 
 pub(crate) use file::{ActiveTime, OnOpen};
 use file::{ProjectFile, UserFile};
+use mcp::{McpName, McpServer};
+use permissions::Owner;
+pub(crate) use project::{Project, named};
+
+use crate::trust::TrustRecords;
 
 /// Why the configuration does not say what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -87,9 +94,27 @@ pub(crate) struct Config {
     path: PathBuf,
     found: bool,
     default_model: Option<ModelName>,
-    models: BTreeMap<ModelName, ModelSettings>,
+    models: BTreeMap<ModelName, ConfiguredModel>,
+    mcp: BTreeMap<McpName, McpServer>,
     on_open: OnOpen,
     limits: Limits,
+    trust: TrustRecords,
+}
+
+/// A model's table, with the folder of its file: relative paths start there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ConfiguredModel {
+    settings: ModelSettings,
+    folder: PathBuf,
+}
+
+fn configured(
+    models: BTreeMap<ModelName, ModelSettings>,
+    file: &Path,
+) -> impl Iterator<Item = (ModelName, ConfiguredModel)> {
+    let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
+    let with_folder = move |settings| ConfiguredModel { settings, folder: folder.clone() };
+    models.into_iter().map(move |(name, settings)| (name, with_folder(settings)))
 }
 
 /// What narrows a session's work: of the user's file, and again of its workspace's.
@@ -118,8 +143,11 @@ impl Config {
         let path = user_path(env);
         let read = file::read(&path)?;
         let found = read.is_some();
-        let file = read.map_or_else(|| Ok(UserFile::default()), |text| UserFile::parse(&path, &text))?;
-        let UserFile { default_model, default_agent, tools, budgets, turns, goal, models, rules, .. } = file;
+        let file =
+            read.map_or_else(|| Ok(UserFile::default()), |text| UserFile::parse(&path, &text, Owner::User))?;
+        let UserFile {
+            default_model, default_agent, tools, budgets, turns, goal, models, mcp, rules, ..
+        } = file;
         let default = Budgets::default();
         let budgets = Budgets {
             tokens: budgets.tokens.unwrap_or(default.tokens),
@@ -134,7 +162,10 @@ impl Config {
             permissions: rules,
             max_requests,
         };
-        Ok(Self { path, found, default_model, models, on_open: goal.on_open, limits })
+        let models = configured(models, &path).collect();
+        let on_open = goal.on_open.unwrap_or_default();
+        let trust = TrustRecords::beneath(xdg_folder("XDG_STATE_HOME", ".local/state", env));
+        Ok(Self { path, found, default_model, models, mcp, on_open, limits, trust })
     }
 
     /// The same with rules that hold for this run of the program.
@@ -163,10 +194,48 @@ impl Config {
 
     /// What holds in a workspace: the user's limits, narrowed by the project's file (C9).
     pub(crate) fn limits_in(&self, workspace: &Path) -> Result<Limits, ConfigError> {
-        let path = project_path(workspace);
-        let Some(text) = file::read(&path)? else { return Ok(self.limits.clone()) };
-        let project = ProjectFile::parse(&path, &self.path, &text)?;
-        Ok(self.limits.clone().narrowed_by(project))
+        Ok(self.in_workspace(workspace)?.0.limits)
+    }
+
+    /// What holds in a workspace, and what the user has to know about the project's file there. Without their trust it
+    /// only narrows; with it the rest of the file counts, too (C9).
+    pub(crate) fn in_workspace(&self, workspace: &Path) -> Result<(Self, Option<String>), ConfigError> {
+        let project = self.project(workspace)?;
+        let notice = project.notice();
+        let mut config = self.clone();
+        if let Some(file) = project.trusted_file()? {
+            config.widen(file, project.path());
+        }
+        if let Some(file) = project.into_narrowing() {
+            config.limits = config.limits.narrowed_by(file);
+        }
+        Ok((config, notice))
+    }
+
+    /// The project's file of a workspace, with what the user says of it.
+    pub(crate) fn project(&self, workspace: &Path) -> Result<Project, ConfigError> {
+        Project::read(workspace, &self.trust)
+    }
+
+    /// Where it is recorded what the user trusts.
+    pub(crate) const fn trust(&self) -> &TrustRecords {
+        &self.trust
+    }
+
+    /// Takes over what a file says that the user trusts. Of models and servers of one name the project's is meant. Its
+    /// rules stand before the user's, of which the last that fits wins.
+    fn widen(&mut self, file: UserFile, path: &Path) {
+        let UserFile { default_model, goal, models, mcp, rules, .. } = file;
+        self.default_model = default_model.or(self.default_model.take());
+        self.on_open = goal.on_open.unwrap_or(self.on_open);
+        self.models.extend(configured(models, path));
+        self.mcp.extend(mcp);
+        self.limits.permissions = std::mem::take(&mut self.limits.permissions).preceded_by(&rules);
+    }
+
+    /// The MCP servers, each in a line for people.
+    pub(crate) fn mcp_servers(&self) -> impl Iterator<Item = String> {
+        self.mcp.iter().map(|(name, server)| format!("{name}: {server}"))
     }
 
     /// The model to use: the one that was asked for, the default, the only one, or one from the environment.
@@ -175,10 +244,14 @@ impl Config {
         asked: Option<&ModelName>,
         env: Environment<'_>,
     ) -> Result<Arc<dyn Model>, ConfigError> {
-        let from_environment = || models::from_environment(env);
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let from_environment = || {
+            let (name, settings) = models::from_environment(env)?;
+            Some((name, ConfiguredModel { settings, folder: folder.to_owned() }))
+        };
         let chosen = match asked.or(self.default_model.as_ref()) {
             Some(name) => {
-                let configured = self.models.get(name).map(|settings| (name.clone(), settings.clone()));
+                let configured = self.models.get(name).map(|model| (name.clone(), model.clone()));
                 configured.or_else(|| from_environment().filter(|(found, _)| found == name)).ok_or_else(
                     || ConfigError::NoSuchModel {
                         name: name.clone(),
@@ -189,22 +262,21 @@ impl Config {
             }
             None => match self.models.iter().next() {
                 None => from_environment().ok_or_else(|| ConfigError::NoModel { path: self.path.clone() })?,
-                Some((name, settings)) if self.models.len() == 1 => (name.clone(), settings.clone()),
+                Some((name, model)) if self.models.len() == 1 => (name.clone(), model.clone()),
                 Some(_) => {
                     let names = self.model_names().join(", ");
                     return Err(ConfigError::NoDefault { path: self.path.clone(), names });
                 }
             },
         };
-        let (name, settings) = chosen;
-        let base = self.path.parent().unwrap_or(Path::new("."));
-        models::build(&name, &settings, env, base)
+        let (name, ConfiguredModel { settings, folder }) = chosen;
+        models::build(&name, &settings, env, &folder)
             .map_err(|error| ConfigError::Model { problem: error.to_string() })
     }
 
     /// The variables that hold the keys of all models, whichever is used: commands do not get them.
     pub(crate) fn secrets(&self) -> Secrets {
-        let configured = self.models.values().filter_map(|settings| settings.api_key_env.as_deref());
+        let configured = self.models.values().filter_map(|model| model.settings.api_key_env.as_deref());
         Secrets::named(configured.chain(USUAL_KEYS))
     }
 
@@ -230,7 +302,7 @@ impl Limits {
     /// Only less: the smaller budgets, the tools of both lists, the denials of both files. Choosing an agent grants
     /// nothing, for what an agent may do is fixed.
     fn narrowed_by(self, project: ProjectFile) -> Self {
-        let ProjectFile { default_agent, tools, budgets, turns, rules, .. } = project;
+        let ProjectFile { default_agent, tools, budgets, turns, denials, .. } = project;
         let Self { agent, budgets: own, tools: allowed, permissions, max_requests } = self;
         Self {
             agent: default_agent.or(agent),
@@ -240,7 +312,7 @@ impl Limits {
                 active_ms: budgets.active_time.map_or(own.active_ms, |time| time.0.min(own.active_ms)),
             },
             tools: allowed.intersect(&allow_list(tools)),
-            permissions: permissions.narrowed_by(&rules),
+            permissions: permissions.narrowed_by(&denials),
             max_requests: turns.max_requests.map_or(max_requests, |most| most.0.min(max_requests)),
         }
     }

@@ -26,6 +26,8 @@ pub(crate) enum Exit {
     TurnFailed = 6,
     /// It waits for a person, or the Goal is not finished.
     NotFinished = 7,
+    /// An agent's command acts as the user (C8).
+    NotTheUser = 8,
     /// Interrupted, with the number that shells give to Ctrl-C.
     Interrupted = 130,
 }
@@ -46,6 +48,7 @@ Exit codes:
   5    the store or the environment is at fault
   6    the turn failed
   7    waiting for a person, or the Goal is not finished
+  8    an agent's command may not act as the user
   130  interrupted";
 
 /// Why a verb could not do what was asked.
@@ -61,6 +64,11 @@ pub(crate) enum CliError {
     Store(StoreError),
     /// Something around the program is at fault.
     Environment(String),
+    /// Only the user may, and somebody else started it (C8).
+    NotTheUser {
+        /// Who, by the environment.
+        actor: String,
+    },
     /// Nobody reads the output any more.
     OutputClosed,
 }
@@ -76,6 +84,7 @@ impl CliError {
                 StoreError::NotFound { .. } | StoreError::UnknownSession(_) | StoreError::CursorAhead { .. },
             ) => Exit::NotFound,
             Self::Store(_) | Self::Environment(_) => Exit::Environment,
+            Self::NotTheUser { .. } => Exit::NotTheUser,
             // Whoever closed the pipe has read what they wanted.
             Self::OutputClosed => Exit::Done,
         }
@@ -92,6 +101,7 @@ impl CliError {
             Self::Store(StoreError::CursorAhead { .. }) => "cursor_ahead",
             Self::Store(_) => "store",
             Self::Environment(_) => "environment",
+            Self::NotTheUser { .. } => "not_the_user",
             Self::OutputClosed => "output_closed",
         }
     }
@@ -145,6 +155,11 @@ impl fmt::Display for CliError {
             Self::Usage(text) | Self::NotFound(text) | Self::Environment(text) => f.write_str(text),
             Self::Rejected(rejection) => write!(f, "refused, nothing changed. {rejection}"),
             Self::Store(error) => error.fmt(f),
+            Self::NotTheUser { actor } => write!(
+                f,
+                "this acts as the user, and the environment says that somebody else started it (ZUNO_ACTOR={actor}). \
+                 Agents have tools of their own, such as plan_update, and ask the user for the rest"
+            ),
             Self::OutputClosed => f.write_str("nobody reads the output"),
         }
     }
@@ -211,6 +226,7 @@ mod tests {
             (StoreError::CursorAhead { session, after: Seq(9), head: Seq(1) }.into(), 4),
             (StoreError::Closed.into(), 5),
             (CliError::Environment(String::new()), 5),
+            (CliError::NotTheUser { actor: String::new() }, 8),
             (std::io::Error::from(std::io::ErrorKind::BrokenPipe).into(), 0),
         ];
         for (error, expected) in table {
@@ -228,6 +244,7 @@ mod tests {
             Exit::Environment,
             Exit::TurnFailed,
             Exit::NotFinished,
+            Exit::NotTheUser,
             Exit::Interrupted,
         ];
         let listed: Vec<_> =

@@ -3,6 +3,7 @@
 //! It parses arguments and configuration, gives the user's door to the verbs and shows what comes back. It holds no
 //! rule, no loop and no SQL: what may happen is decided below, and the loops are the runtime's.
 
+mod actor;
 mod allow;
 mod args;
 mod config;
@@ -15,6 +16,7 @@ mod output;
 mod render;
 mod session_name;
 mod signals;
+mod trust;
 mod verbs;
 mod workshop;
 

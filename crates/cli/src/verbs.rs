@@ -12,11 +12,10 @@ pub(crate) mod plan;
 pub(crate) mod requests;
 pub(crate) mod run;
 pub(crate) mod session;
+pub(crate) mod trust;
 mod work;
 
-use domain::Code;
-use policy::Rejection;
-
+use crate::actor;
 use crate::args::{Cli, Verb};
 use crate::context::Context;
 use crate::demo;
@@ -61,9 +60,8 @@ pub(crate) fn refuse(error: &clap::Error) -> Exit {
 }
 
 fn begin(cli: Cli) -> Result<Exit, CliError> {
-    if cli.verb.is_user_act() {
-        check_actor(std::env::var("ZUNO_ACTOR").ok().as_deref())?;
-    }
+    let actor = std::env::var_os(actor::ACTOR);
+    actor::check(&cli.verb, actor.as_ref().map(|actor| actor.to_string_lossy()).as_deref())?;
     if let Verb::Demo(_) = &cli.verb {
         demo::refuse_places(&cli.global)?;
     }
@@ -93,19 +91,10 @@ async fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
         Verb::Events(args) => events::run(context, args).await,
         Verb::Interrupt(args) => interrupt::run(context, args).await,
         Verb::Doctor(args) => doctor::run(context, args).await,
+        Verb::Trust(args) => trust::run(context, &args),
         Verb::Completions(args) => completions::run(&args),
         Verb::Demo(args) => demo::run(context.out, args).await,
     }
-}
-
-/// What an agent's command starts may look, but not act for the user (C8).
-fn check_actor(actor: Option<&str>) -> Result<(), CliError> {
-    if actor != Some("agent") {
-        return Ok(());
-    }
-    let message = "this is a user's act, and the environment says that an agent's command started zuno \
-                   (ZUNO_ACTOR=agent); agents use their own tools, such as plan_update";
-    Err(Rejection::new("C8", Code::Denied, message).into())
 }
 
 fn report(out: Output, error: &CliError) {
@@ -133,19 +122,4 @@ fn log_to_stderr() {
         .with_ansi(output::stderr_has_colour())
         .with_writer(std::io::stderr)
         .try_init();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::exit::ErrorLine;
-
-    #[test]
-    fn a_user_act_that_an_agent_starts_is_denied() {
-        assert!(check_actor(None).is_ok());
-        assert!(check_actor(Some("user")).is_ok());
-        let refused = check_actor(Some("agent")).unwrap_err();
-        assert_eq!(refused.exit(), Exit::Rejected);
-        assert!(matches!(refused.line(), ErrorLine::Rejected { code: Code::Denied, .. }));
-    }
 }

@@ -15,9 +15,10 @@ use domain::{AgentName, ModelName, REQUESTS_PER_TURN};
 use jiff::SignedDuration;
 use models::ModelSettings;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::ConfigError;
+use super::mcp::{McpName, McpServer};
 use super::permissions::{Entries, Owner, rules};
 
 /// Bytes of a configuration file: a thousand models fit.
@@ -39,13 +40,15 @@ pub(super) struct UserFile {
     #[serde(default)]
     pub(super) models: BTreeMap<ModelName, ModelSettings>,
     #[serde(default)]
+    pub(super) mcp: BTreeMap<McpName, McpServer>,
+    #[serde(default)]
     permissions: Entries,
     /// What `permissions` says.
     #[serde(skip)]
     pub(super) rules: PermissionRules,
 }
 
-/// The project's file: what may narrow, and nothing else (C9).
+/// The project's file: what narrows, and the names of what only the user's word makes count (C9).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProjectFile {
@@ -57,9 +60,19 @@ pub(super) struct ProjectFile {
     pub(super) turns: TurnLimits,
     #[serde(default)]
     permissions: Entries,
-    /// What `permissions` says.
+    /// The denials that `permissions` holds.
     #[serde(skip)]
-    pub(super) rules: PermissionRules,
+    pub(super) denials: PermissionRules,
+    default_model: Option<IgnoredAny>,
+    goal: Option<IgnoredAny>,
+    #[serde(default)]
+    models: toml::Table,
+    #[serde(default)]
+    mcp: toml::Table,
+    sandbox: Option<IgnoredAny>,
+    /// What counts only if the user trusts the file, for people.
+    #[serde(skip)]
+    pub(super) wide: Vec<String>,
 }
 
 /// What the decoder's names for budgets mean.
@@ -67,9 +80,6 @@ const FROM_1: &str = "a whole number from 1";
 
 /// What the decoder means by a sequence.
 const A_LIST: &str = "expected a list (`[[permissions]]` begins one entry of it)";
-
-/// Keys of the user's file that a project's file may not have.
-const USER_ONLY: [&str; 3] = ["default_model", "goal", "models"];
 
 /// `[budgets]`. A budget of 0 is no budget (G4).
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
@@ -134,8 +144,7 @@ impl TryFrom<String> for ActiveTime {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GoalTable {
-    #[serde(default)]
-    pub(super) on_open: OnOpen,
+    pub(super) on_open: Option<OnOpen>,
 }
 
 /// What `zuno run` does when the session it was used on has an active Goal (T11).
@@ -150,9 +159,10 @@ pub(crate) enum OnOpen {
 }
 
 impl UserFile {
-    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+    /// Parses the user's own file, or one that they trust like it.
+    pub(super) fn parse(path: &Path, text: &str, owner: Owner) -> Result<Self, ConfigError> {
         let mut file: Self = parse(path, text)?;
-        file.rules = rules(path, text, Owner::User, std::mem::take(&mut file.permissions))?;
+        file.rules = rules(path, text, owner, std::mem::take(&mut file.permissions))?.rules;
         for (name, settings) in &file.models {
             if settings.api_key_env.as_deref().is_some_and(|variable| !is_variable(variable)) {
                 let problem = format!(
@@ -174,18 +184,25 @@ fn is_variable(text: &str) -> bool {
 }
 
 impl ProjectFile {
-    pub(super) fn parse(path: &Path, user: &Path, text: &str) -> Result<Self, ConfigError> {
-        let table: toml::Table = parse(path, text)?;
-        if let Some(key) = USER_ONLY.into_iter().find(|key| table.contains_key(*key)) {
-            let problem = format!(
-                "`{key}` is not allowed here: a project only narrows. It belongs into {}",
-                user.display()
-            );
-            return Err(ConfigError::File { path: path.to_owned(), line: line_of_key(text, key), problem });
-        }
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut file: Self = parse(path, text)?;
-        let owner = Owner::Project { user_file: user };
-        file.rules = rules(path, text, owner, std::mem::take(&mut file.permissions))?;
+        let found = rules(path, text, Owner::Project, std::mem::take(&mut file.permissions))?;
+        file.denials = found.rules;
+        let tables = |table: &str, names: &toml::Table| {
+            names.keys().map(|name| format!("[{table}.{name}]")).collect::<Vec<_>>()
+        };
+        file.wide = [
+            file.default_model.map(|_| "default_model".to_owned()),
+            file.goal.map(|_| "[goal]".to_owned()),
+            file.sandbox.map(|_| "[sandbox]".to_owned()),
+            (found.loose == 1).then(|| "1 permission that allows or asks".to_owned()),
+            (found.loose > 1).then(|| format!("{} permissions that allow or ask", found.loose)),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(tables("models", &file.models))
+        .chain(tables("mcp", &file.mcp))
+        .collect();
         Ok(file)
     }
 }
@@ -270,15 +287,4 @@ fn key_at(text: &str, span: &Range<usize>) -> Option<String> {
     });
     let key = key.trim();
     Some(table.map_or_else(|| key.to_owned(), |table| format!("{}.{key}", table.trim())))
-}
-
-/// The line on which a key or its table begins.
-fn line_of_key(text: &str, key: &str) -> Option<usize> {
-    let begins = |line: &str| {
-        let line = line.trim_start().trim_start_matches('[');
-        line.strip_prefix(key).is_some_and(|rest| {
-            rest.starts_with(['.', '=', ']']) || rest.trim_start().starts_with(['.', '=', ']'])
-        })
-    };
-    text.lines().position(begins).map(|at| at + 1)
 }

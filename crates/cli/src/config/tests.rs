@@ -76,26 +76,120 @@ fn a_project_only_narrows() {
     assert_eq!(limits.tools, ToolAllowList::Only(["grep".to_owned()].into()));
 }
 
+/// A project's file with one of everything that needs trust.
+const WIDE: &str = "default_model = \"theirs\"\n\
+    [goal]\non_open = \"continue\"\n\
+    [models.theirs]\nprotocol = \"openai-chat\"\nmodel = \"m\"\nbase_url = \"https://collect.example/v1\"\n\
+    api_key_env = \"THEIR_KEY\"\n\
+    [mcp.helper]\ncommand = \"helper\"\nargs = [\"--fast\"]\n[mcp.helper.env]\nLEVEL = \"1\"\n\
+    [mcp.far]\nurl = \"https://tools.example/mcp\"\n\
+    [[permissions]]\nverdict = \"allow\"\ncommand = \"*\"\n\
+    [[permissions]]\nverdict = \"deny\"\ncommand = \"git push*\"\n";
+
+impl Home {
+    fn project(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    fn trust(&self) {
+        let config = self.config().unwrap();
+        let text = config.project(&self.project()).unwrap().text().unwrap().to_owned();
+        config.trust().trust(&self.project().canonicalize().unwrap(), &text).unwrap();
+    }
+
+    /// What holds in the project, in words.
+    fn told(&self) -> String {
+        let (config, notice) = self.config().unwrap().in_workspace(&self.project()).unwrap();
+        let notice = notice.unwrap_or_default().replace(&self.folder.path().display().to_string(), "~");
+        format!(
+            "models {:?}, by default {:?}, {:?}, servers {:?}\n{notice}",
+            config.model_names(),
+            config.default_model.as_ref().map(ModelName::as_str),
+            config.on_open(),
+            config.mcp_servers().collect::<Vec<_>>(),
+        )
+    }
+}
+
 #[test]
-fn a_project_cannot_say_what_belongs_to_the_user() {
+fn c9_what_belongs_to_the_user_counts_in_a_project_only_as_long_as_the_user_trusts_that_very_text() {
+    let home = Home::new(None, Some(WIDE));
+    let path = project_path(&home.project());
+    let untrusted = home.told();
+    home.trust();
+    let trusted = home.told();
+    fs::write(&path, format!("{WIDE} ")).unwrap();
+    let changed = home.told();
+    fs::write(&path, WIDE).unwrap();
+    assert_eq!(home.told(), trusted);
+    fs::remove_file(&path).unwrap();
+    let gone = home.told();
+    insta::assert_snapshot!([untrusted, trusted, changed, gone].join("\n"), @r#"
+    models [], by default None, Ask, servers []
+    ~/project/.zuno/zuno.toml is not trusted, so this is ignored: default_model, [goal], 1 permission that allows or asks, [models.theirs], [mcp.far], [mcp.helper]; `zuno trust` shows it and asks you
+    models ["theirs"], by default Some("theirs"), Continue, servers ["far: https://tools.example/mcp", "helper: helper --fast with LEVEL"]
+
+    models [], by default None, Ask, servers []
+    ~/project/.zuno/zuno.toml has changed since you trusted it, so this is ignored: default_model, [goal], 1 permission that allows or asks, [models.theirs], [mcp.far], [mcp.helper]; `zuno trust` shows what changed
+    models [], by default None, Ask, servers []
+    ~/project/.zuno/zuno.toml, which you trusted, is gone; `zuno trust --remove` forgets it
+    "#);
+}
+
+#[test]
+fn c9_a_trusted_project_still_only_narrows_budgets_bounds_and_tools() {
+    let user = "tools = [\"read_file\"]\n[budgets]\ntokens = 10\n[turns]\nmax_requests = 5\n";
+    let project =
+        "default_model = \"m\"\ntools = [\"shell\"]\n[budgets]\ntokens = 20\n[turns]\nmax_requests = 6\n";
+    let home = Home::new(Some(user), Some(project));
+    home.trust();
+    let limits = home.limits().unwrap();
+    assert_eq!((limits.budgets.tokens.get(), limits.max_requests.get()), (10, 5));
+    assert_eq!(limits.tools, ToolAllowList::Only([].into()));
+}
+
+#[test]
+fn c9_a_project_may_name_all_that_the_user_may_so_that_trust_can_give_it() {
+    // Both decoders tell the keys they know.
+    let known = |error: ConfigError| {
+        let said = error.to_string();
+        let (_, keys) = said.split_once("expected one of ").unwrap();
+        keys.split(", ").map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    let of_user = known(Home::new(Some("x = 1"), None).config().unwrap_err());
+    let of_project = known(Home::new(None, Some("x = 1")).limits().unwrap_err());
+    let missing: Vec<_> = of_user.difference(&of_project).collect();
+    assert!(missing.is_empty(), "ProjectFile lacks {missing:?}");
+}
+
+#[test]
+fn an_mcp_server_is_a_program_or_an_address() {
     let said: Vec<_> = [
-        "[models.mine]\nprotocol = \"ollama\"\nmodel = \"m\"",
-        "\ndefault_model = \"x\"",
-        "[goal]\non_open = \"continue\"",
-        "[sandbox]\noff = true",
+        "[mcp.a]",
+        "[mcp.a]\ncommand = \"\"",
+        "[mcp.a]\ncommand = \"x\"\nurl = \"https://x\"",
+        "[mcp.a]\nurl = \"file:///x\"",
+        "[mcp.a]\nurl = \"https://x\"\nargs = [\"y\"]",
+        "[mcp.a]\ncommand = \"x\"\nargs = \"y\"",
+        "[mcp.a]\ncommand = \"x\"\ntrust = true",
+        "[mcp.\"a/b\"]\ncommand = \"x\"",
     ]
     .into_iter()
-    .map(|project| {
-        let home = Home::new(None, Some(project));
-        home.shown(&home.limits().unwrap_err())
+    .map(|user| {
+        let home = Home::new(Some(user), None);
+        home.shown(&home.config().unwrap_err())
     })
     .collect();
-    insta::assert_snapshot!(said.join("\n"), @r"
-    ~/project/.zuno/zuno.toml:1: `models` is not allowed here: a project only narrows. It belongs into ~/.config/zuno/zuno.toml
-    ~/project/.zuno/zuno.toml:2: `default_model` is not allowed here: a project only narrows. It belongs into ~/.config/zuno/zuno.toml
-    ~/project/.zuno/zuno.toml:1: `goal` is not allowed here: a project only narrows. It belongs into ~/.config/zuno/zuno.toml
-    ~/project/.zuno/zuno.toml:1: unknown field `sandbox`, expected one of `default_agent`, `tools`, `budgets`, `turns`, `permissions`
-    ");
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
+    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
+    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
+    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
+    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
+    ~/.config/zuno/zuno.toml:3: `mcp.a.args`: invalid type: string "y", expected a list (`[[permissions]]` begins one entry of it)
+    ~/.config/zuno/zuno.toml:3: unknown field `trust`, expected one of `command`, `args`, `env`, `url`
+    ~/.config/zuno/zuno.toml:1: `a/b` is no name of an MCP server (1–64 ASCII letters, digits, `-` and `_`)
+    "#);
 }
 
 #[test]
@@ -128,7 +222,7 @@ fn an_error_names_file_line_and_key_and_shows_no_value_that_may_be_secret() {
     .collect();
     assert!(!said.join("\n").contains("very-secret"));
     insta::assert_snapshot!(said.join("\n"), @r#"
-    ~/.config/zuno/zuno.toml:1: unknown field `default_modle`, expected one of `default_model`, `default_agent`, `tools`, `budgets`, `turns`, `goal`, `models`, `permissions`
+    ~/.config/zuno/zuno.toml:1: unknown field `default_modle`, expected one of `default_model`, `default_agent`, `tools`, `budgets`, `turns`, `goal`, `models`, `mcp`, `permissions`
     ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid value: integer `0`, expected a whole number from 1
     ~/.config/zuno/zuno.toml:2: `budgets.turns`: invalid value: integer `-1`, expected a whole number from 1
     ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid type: floating point `1.5`, expected a whole number from 1

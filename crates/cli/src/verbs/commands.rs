@@ -35,15 +35,6 @@ fn parse_number(text: &str) -> Result<CommandId, &'static str> {
     text.parse().map(CommandId).map_err(|_| "a command has a number from 1; `zuno commands list` shows it")
 }
 
-impl CommandsVerb {
-    pub(crate) const fn is_user_act(&self) -> bool {
-        match self {
-            Self::List(_) => false,
-            Self::Stop(_) => true,
-        }
-    }
-}
-
 /// A running command as `--json` shows it.
 #[derive(Serialize)]
 struct Listed {

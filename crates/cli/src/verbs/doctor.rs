@@ -15,7 +15,7 @@ use serde::Serialize;
 use store::{CheckProgress, StoreError};
 use tools::Workspace;
 
-use crate::config::{self, Config, ConfigError, process_environment, project_path};
+use crate::config::{self, Config, ConfigError, process_environment};
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
 use crate::render;
@@ -85,12 +85,7 @@ fn check_configuration(context: &Context, report: &mut Report) {
     } else {
         format!("user: {path} (not there; defaults)")
     });
-    let project = project_path(Path::new(context.workspace()));
-    report.configuration.push(if project.exists() {
-        format!("project: {}", project.display())
-    } else {
-        "project: none".to_owned()
-    });
+    let config = check_project(context, config, report);
     report.configuration.push(match config.model(None, &process_environment) {
         Ok(model) => {
             format!("model: {} ({} tokens of context)", model.name(), render::number(model.context_tokens()))
@@ -103,13 +98,7 @@ fn check_configuration(context: &Context, report: &mut Report) {
             "model: cannot be used".to_owned()
         }
     });
-    let limits = match config.limits_in(Path::new(context.workspace())) {
-        Ok(limits) => limits,
-        Err(error) => {
-            report.findings.push(error.to_string());
-            config.limits().clone()
-        }
-    };
+    let limits = config.limits();
     report.findings.extend(limits.agent.as_ref().and_then(config::unselectable));
     report.configuration.push(format!(
         "budgets of a Goal: {} tokens, {} turns, {} of running turns",
@@ -126,6 +115,32 @@ fn check_configuration(context: &Context, report: &mut Report) {
             format!("tools: at most {}", names.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
         }
     });
+}
+
+/// The project's file, and what holds with it. That it is ignored is no fault; that it changed under the user is one.
+fn check_project(context: &Context, config: Config, report: &mut Report) -> Config {
+    let workspace = Path::new(context.workspace());
+    let found = config.project(workspace).and_then(|project| Ok((project, config.in_workspace(workspace)?)));
+    let (project, (config, notice)) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            report.findings.push(error.to_string());
+            report.configuration.push("project: cannot be used".to_owned());
+            return config;
+        }
+    };
+    let trust = if project.is_trusted() { " (trusted)" } else { "" };
+    report.configuration.push(match project.text() {
+        Some(_) => format!("project: {}{trust}", project.path().display()),
+        None => "project: none".to_owned(),
+    });
+    let is_new = project.trusted_text().is_none() && !project.trust_is_broken();
+    match notice {
+        Some(notice) if is_new => report.configuration.push(notice),
+        notice => report.findings.extend(notice),
+    }
+    report.configuration.extend(config.mcp_servers().map(|server| format!("MCP server {server}")));
+    config
 }
 
 /// Names in an allow-list that no tool has: most likely typing mistakes, which take a tool away.

@@ -147,22 +147,6 @@ struct Shown<'v> {
 }
 
 impl GoalVerb {
-    pub(crate) const fn is_user_act(&self) -> bool {
-        match self {
-            Self::Show(_) => false,
-            Self::Set(_)
-            | Self::Accept(_)
-            | Self::Decline(_)
-            | Self::Edit(_)
-            | Self::Budget(_)
-            | Self::Pause(_)
-            | Self::Resume(_)
-            | Self::Cancel(_)
-            | Self::Complete(_)
-            | Self::Run(_) => true,
-        }
-    }
-
     const fn of(&self) -> OfSession {
         match self {
             Self::Show(of) | Self::Decline(of) | Self::Pause(of) | Self::Resume(of) | Self::Cancel(of) => *of,

@@ -32,15 +32,6 @@ pub(crate) struct WorkArgs {
     expected_plan_revision: Option<Revision>,
 }
 
-impl ModeVerb {
-    pub(crate) const fn is_user_act(&self) -> bool {
-        match self {
-            Self::Plan(_) | Self::Work(_) => true,
-            Self::Show(_) => false,
-        }
-    }
-}
-
 /// The mode after a change, with what the change is about.
 #[derive(Serialize)]
 struct Changed {

@@ -110,15 +110,6 @@ pub(crate) fn parse_revision(text: &str) -> Result<Revision, String> {
     text.parse().map(Revision).map_err(|_| "a revision is a whole number from 0".to_owned())
 }
 
-impl PlanVerb {
-    pub(crate) const fn is_user_act(&self) -> bool {
-        match self {
-            Self::Update(_) | Self::Close(_) => true,
-            Self::Show(_) | Self::History(_) | Self::Diff(_) => false,
-        }
-    }
-}
-
 #[derive(Serialize)]
 struct Accepted {
     accepted: PlanAccepted,

@@ -78,15 +78,6 @@ fn parse_number(text: &str) -> Result<RequestId, &'static str> {
     text.parse().map(RequestId).map_err(|_| "a request has a number from 1; `zuno requests list` shows it")
 }
 
-impl RequestsVerb {
-    pub(crate) const fn is_user_act(&self) -> bool {
-        match self {
-            Self::List(_) => false,
-            Self::Answer(_) | Self::Allow(_) | Self::Deny(_) => true,
-        }
-    }
-}
-
 /// An open request as `requests list --json` shows it.
 #[derive(Serialize)]
 struct Listed<'v> {

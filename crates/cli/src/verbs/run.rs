@@ -90,10 +90,17 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
     let extra = args.allow.iter().map(|rule| rule.0.clone());
     let config = Config::of_process()?.with_rules(extra);
     let config = config.map_err(|fault| CliError::Usage(format!("--allow: {fault}")))?;
+    let workshop = Arc::new(LocalWorkshop::new(config));
+    let found = match args.session {
+        Some(name) => Some(find(context, name).await?),
+        None => None,
+    };
+    let workspace = found.as_ref().map_or(context.workspace(), |(_, view)| &view.workspace);
+    let config = workshop.config_in(Path::new(workspace))?;
     let model = config.model(args.model.as_ref(), &process_environment)?;
     let mut order = Order::of(&args).await?;
     let mut signals = Signals::listen()?;
-    let (opened, view) = open(context, &order).await?;
+    let (opened, view) = open(context, &order, found).await?;
     let (session, after) = (view.session, view.head);
     if order.session.is_none() && !context.out.is_json() {
         output::remark(&output::dim(&format!("session {session}")));
@@ -116,7 +123,6 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
     } else {
         Asking::Nobody { hint: NOBODY.to_owned() }
     };
-    let workshop = Arc::new(LocalWorkshop::new(config.clone()));
     let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, asking);
     let mut minds_goal = order.goal.is_some() || order.resume;
     let row = submit(&config, &opened, &view, order).await?;
@@ -169,20 +175,28 @@ impl Order {
     }
 }
 
+/// The session that was named.
+async fn find(context: &Context, name: SessionName) -> Result<(Opened, SessionView), CliError> {
+    let opened = context.open().await?;
+    let view = opened.sessions.view(named(&opened, name).await?).await?;
+    Ok((opened, view))
+}
+
 /// The session to work in, opened if none was named, and the agent chosen if one was.
-async fn open(context: &Context, order: &Order) -> Result<(Opened, SessionView), CliError> {
-    let Some(name) = order.session else {
+async fn open(
+    context: &Context,
+    order: &Order,
+    found: Option<(Opened, SessionView)>,
+) -> Result<(Opened, SessionView), CliError> {
+    let Some((opened, mut view)) = found else {
         let agent = context.agent(order.agent.clone())?;
         let opened = context.open_or_create().await?;
         let session = opened.door.open_session(context.workspace(), agent).await?;
         let view = opened.sessions.view(session).await?;
         return Ok((opened, view));
     };
-    let opened = context.open().await?;
-    let session = named(&opened, name).await?;
-    let mut view = opened.sessions.view(session).await?;
     if let Some(agent) = order.agent.clone().filter(|agent| view.work_agent.as_ref() != Some(agent)) {
-        view = opened.door.select_agent(session, agent).await?;
+        view = opened.door.select_agent(view.session, agent).await?;
     }
     Ok((opened, view))
 }
@@ -196,7 +210,7 @@ async fn submit(
 ) -> Result<Option<InputId>, CliError> {
     let Order { prompt, goal, delivery, resume, .. } = order;
     if let Some(objective) = goal {
-        let budgets = config.limits_in(Path::new(&view.workspace))?.budgets;
+        let budgets = config.limits().budgets;
         let new = NewGoal { objective, criteria: None, budgets, replace: false };
         opened.door.set_goal(view.session, new).await?;
     }

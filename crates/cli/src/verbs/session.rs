@@ -59,15 +59,6 @@ fn parse_listed(text: &str) -> Result<usize, String> {
     Ok(limit)
 }
 
-impl SessionVerb {
-    pub(crate) const fn is_user_act(&self) -> bool {
-        match self {
-            Self::New(_) => true,
-            Self::List(_) | Self::Show(_) => false,
-        }
-    }
-}
-
 #[derive(Serialize)]
 struct NewSession {
     session: SessionId,

@@ -74,20 +74,20 @@ struct Ended {
 
 /// Runs it.
 pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliError> {
-    let config = Config::of_process()?;
-    let model = config.model(args.model.as_ref(), &process_environment)?;
+    let workshop = Arc::new(LocalWorkshop::new(Config::of_process()?));
     let mut signals = Signals::listen()?;
     let opened = context.open().await?;
     let session = match args.session {
         Some(name) => Some(named(&opened, name).await?),
         None => None,
     };
-    // A project's file that cannot be used is told before anything runs; with --all each is told where it counts.
-    match session {
-        Some(session) => drop(config.limits_in(Path::new(&opened.sessions.view(session).await?.workspace))?),
-        None if args.all => {}
-        None => drop(config.limits_in(Path::new(context.workspace()))?),
-    }
+    let config = match session {
+        Some(session) => workshop.config_in(Path::new(&opened.sessions.view(session).await?.workspace))?,
+        // One worker has one model for all; no single project may choose it.
+        None if args.all => Config::of_process()?,
+        None => workshop.config_in(Path::new(context.workspace()))?,
+    };
+    let model = config.model(args.model.as_ref(), &process_environment)?;
     let charge = args.charge(context, session);
     if !context.out.is_json() {
         let of = match &charge {
@@ -100,7 +100,6 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     }
     let manner = Manner { names_sessions: session.is_none(), explains_rest: !args.once };
     let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), manner);
-    let workshop = Arc::new(LocalWorkshop::new(config));
     let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, Asking::Wait);
     let mut wish = None;
     let worked = {

@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test may fail it")]
 
+mod actor;
 mod events;
 mod goal;
 mod plan;
 mod requests;
 mod run;
 mod surroundings;
+mod trust;
 mod world;

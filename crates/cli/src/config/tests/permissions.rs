@@ -94,17 +94,31 @@ fn a_wrong_permission_rule_is_named_by_file_line_and_entry() {
 }
 
 #[test]
-fn a_project_that_allows_or_asks_is_refused() {
-    let said: Vec<_> = ["allow", "ask"]
-        .into_iter()
-        .map(|verdict| {
-            let project = format!("[[permissions]]\nverdict = \"{verdict}\"\ntool = \"shell\"");
-            let home = Home::new(None, Some(&project));
-            home.shown(&home.limits().unwrap_err())
-        })
-        .collect();
-    insta::assert_snapshot!(said.join("\n"), @r#"
-    ~/project/.zuno/zuno.toml:1: entry 1 of `permissions`: a project only narrows: write `verdict = "deny"`, or put the entry into ~/.config/zuno/zuno.toml
-    ~/project/.zuno/zuno.toml:1: entry 1 of `permissions`: a project only narrows: write `verdict = "deny"`, or put the entry into ~/.config/zuno/zuno.toml
+fn c9_what_a_project_allows_or_asks_counts_only_with_trust_and_never_before_the_user() {
+    let user = "[[permissions]]\nverdict = \"deny\"\ncommand = \"git push*\"\n\
+                [[permissions]]\nverdict = \"ask\"\ncommand = \"make *\"\n";
+    let project = "[[permissions]]\nverdict = \"allow\"\ncommand = \"*\"\n\
+                   [[permissions]]\nverdict = \"ask\"\ncommand = \"npm *\"\n\
+                   [[permissions]]\nverdict = \"deny\"\ncommand = \"npm publish*\"\n";
+    let home = Home::new(Some(user), Some(project));
+    let told = || {
+        let limits = home.limits().unwrap();
+        let commands = ["git push", "make all", "npm test", "npm publish", "ls $(x)"];
+        commands.map(|command| said_of_command(&limits, command)).join("\n")
+    };
+    let without = told();
+    home.trust();
+    insta::assert_snapshot!(format!("{without}\n\n{}", told()), @r#"
+    Deny: rule 1 of the user's zuno.toml (command = "git push*") denies "git push"
+    Ask: rule 2 of the user's zuno.toml (command = "make *") asks a person about "make all"
+    Allow: no rule is against "npm test"
+    Deny: rule 3 of the project's zuno.toml (command = "npm publish*") denies "npm publish"
+    Allow: no rule is against "ls $(x)"
+
+    Deny: rule 1 of the user's zuno.toml (command = "git push*") denies "git push"
+    Ask: rule 2 of the user's zuno.toml (command = "make *") asks a person about "make all"
+    Ask: rule 2 of the project's zuno.toml (command = "npm *") asks a person about "npm test"
+    Deny: rule 3 of the project's zuno.toml (command = "npm publish*") denies "npm publish"
+    Allow: rule 1 of the project's zuno.toml (command = "*") allows "ls $(x)"
     "#);
 }
