@@ -25,7 +25,8 @@ const FIGURES: &str = "target/proof";
 
 /// The tests that prove, with the package of the program that they kill. Whatever cargo does with them it does with
 /// all of this: other packages have other features, and those are another build.
-const PROOFS: &str = "--package tests --package cli --test model --test crash --test processes --test scenarios";
+const PROOFS: &str =
+    "--package tests --package cli --test model --test crash --test processes --test scenarios";
 
 /// The parts of the page in their order: the name of the figures' file, and the heading.
 const PARTS: [(&str, &str); 4] = [
