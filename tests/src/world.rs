@@ -283,7 +283,7 @@ impl Workshop for Shop {
     async fn open(&self, root: &str) -> std::io::Result<Workplace> {
         let workspace = tools::Workspace::open(Path::new(root)).map_err(std::io::Error::other)?;
         let workspace = Arc::new(workspace);
-        let mut all = tools::all(Arc::clone(&workspace), tools::Secrets::default());
+        let mut all = tools::all(Arc::clone(&workspace), tools::Secrets::default(), None);
         all.extend(self.more.iter().cloned());
         let toolbox = Toolbox::new(root, all, self.allowed.clone(), Arc::clone(&self.rules));
         Ok(Workplace { toolbox, inspection: workspace, limits: self.limits })

@@ -29,6 +29,8 @@ pub(crate) use project::{Project, named};
 
 use crate::trust::TrustRecords;
 
+use crate::walls::SandboxTable;
+
 /// Why the configuration does not say what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConfigError {
@@ -97,6 +99,7 @@ pub(crate) struct Config {
     models: BTreeMap<ModelName, ConfiguredModel>,
     mcp: BTreeMap<McpName, McpServer>,
     on_open: OnOpen,
+    sandbox: SandboxTable,
     limits: Limits,
     trust: TrustRecords,
 }
@@ -146,7 +149,17 @@ impl Config {
         let file =
             read.map_or_else(|| Ok(UserFile::default()), |text| UserFile::parse(&path, &text, Owner::User))?;
         let UserFile {
-            default_model, default_agent, tools, budgets, turns, goal, models, mcp, rules, ..
+            default_model,
+            default_agent,
+            tools,
+            budgets,
+            turns,
+            goal,
+            models,
+            mcp,
+            sandbox,
+            rules,
+            ..
         } = file;
         let default = Budgets::default();
         let budgets = Budgets {
@@ -165,7 +178,17 @@ impl Config {
         let models = configured(models, &path).collect();
         let on_open = goal.on_open.unwrap_or_default();
         let trust = TrustRecords::beneath(xdg_folder("XDG_STATE_HOME", ".local/state", env));
-        Ok(Self { path, found, default_model, models, mcp, on_open, limits, trust })
+        Ok(Self {
+            path,
+            found,
+            default_model,
+            models,
+            mcp,
+            on_open,
+            sandbox: sandbox.unwrap_or_default(),
+            limits,
+            trust,
+        })
     }
 
     /// The same with rules that hold for this run of the program.
@@ -190,6 +213,11 @@ impl Config {
     /// What an interactive client does with an active Goal (T11).
     pub(crate) const fn on_open(&self) -> OnOpen {
         self.on_open
+    }
+
+    /// How commands are confined. A project has a say in it only while the user trusts its file (C9).
+    pub(crate) const fn sandbox(&self) -> &SandboxTable {
+        &self.sandbox
     }
 
     /// What holds in a workspace: the user's limits, narrowed by the project's file (C9).
@@ -225,11 +253,16 @@ impl Config {
     /// Takes over what a file says that the user trusts. Of models and servers of one name the project's is meant. Its
     /// rules stand before the user's, of which the last that fits wins.
     fn widen(&mut self, file: UserFile, path: &Path) {
-        let UserFile { default_model, goal, models, mcp, rules, .. } = file;
+        let UserFile { default_model, goal, models, mcp, sandbox, rules, .. } = file;
         self.default_model = default_model.or(self.default_model.take());
         self.on_open = goal.on_open.unwrap_or(self.on_open);
         self.models.extend(configured(models, path));
         self.mcp.extend(mcp);
+        if let Some(sandbox) = sandbox {
+            let hide = std::mem::take(&mut self.sandbox.hide);
+            self.sandbox = sandbox;
+            self.sandbox.hide.extend(hide);
+        }
         self.limits.permissions = std::mem::take(&mut self.limits.permissions).preceded_by(&rules);
     }
 

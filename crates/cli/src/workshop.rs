@@ -7,36 +7,50 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use runtime::{Toolbox, TurnLimits, Workplace, Workshop};
+use store::StoreUrl;
 use tools::Workspace;
 
-use crate::config::{Config, ConfigError, Limits};
+use crate::config::{Config, ConfigError, Limits, process_environment};
+use crate::context::Context;
 use crate::output;
+use crate::walls::{Confinement, Walls};
 
 /// Opens folders of this machine.
 pub(crate) struct LocalWorkshop {
     config: Config,
-    /// What was said of the project's files last, by workspace.
+    asked: Option<Confinement>,
+    store: StoreUrl,
+    /// What was said last of what the user has to know, by workspace.
     said: Mutex<BTreeMap<PathBuf, String>>,
 }
 
+/// What a person must not overlook.
+const NO_WALLS: &str = "NO SANDBOX: commands of agents can read, change and send whatever you can";
+
 impl LocalWorkshop {
-    /// With the user's configuration; each workspace's own narrows it.
-    pub(crate) const fn new(config: Config) -> Self {
-        Self { config, said: Mutex::new(BTreeMap::new()) }
+    /// With the user's configuration, which each workspace's own narrows, and the walls that they ask for in this run.
+    pub(crate) fn new(context: &Context, config: Config, asked: Option<Confinement>) -> Self {
+        let store = context.store_url().clone();
+        Self { config, asked, store, said: Mutex::new(BTreeMap::new()) }
     }
 
-    /// What holds in a workspace at this moment. Tells once what the user has to know about the project's file there, and
-    /// again when that changes.
+    fn walls(&self, config: &Config) -> Walls {
+        Walls::new(config, self.asked, &self.store, &process_environment)
+    }
+
+    /// What holds in a workspace at this moment. Tells once what the user has to know about the project's file and the
+    /// walls there, and again when that changes.
     pub(crate) fn config_in(&self, workspace: &Path) -> Result<Config, ConfigError> {
         let (config, notice) = self.config.in_workspace(workspace)?;
+        let no_walls = self.walls(&config).level().is_none().then(|| NO_WALLS.to_owned());
+        let notice = notice.map(|notice| format!("zuno: {}", output::for_stderr(2, &notice)));
+        let to_say = no_walls.into_iter().chain(notice).collect::<Vec<_>>().join("\n");
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        match notice {
-            Some(notice) if said.get(workspace) == Some(&notice) => {}
-            Some(notice) => {
-                output::remark(&format!("zuno: {}", output::for_stderr(2, &notice)));
-                said.insert(workspace.to_owned(), notice);
+        if said.get(workspace).map_or("", String::as_str) != to_say {
+            if !to_say.is_empty() {
+                output::remark(&to_say);
             }
-            None => drop(said.remove(workspace)),
+            said.insert(workspace.to_owned(), to_say);
         }
         Ok(config)
     }
@@ -48,7 +62,8 @@ impl Workshop for LocalWorkshop {
         let path = Path::new(workspace);
         let config = self.config_in(path).map_err(io::Error::other)?;
         let files = Arc::new(Workspace::open(path).map_err(io::Error::other)?);
-        let tools = tools::all(Arc::clone(&files), config.secrets());
+        let walls = self.walls(&config).around(files.root()).map_err(io::Error::other)?;
+        let tools = tools::all(Arc::clone(&files), config.secrets(), walls);
         let Limits { tools: allowed, permissions, max_requests, budgets, .. } = config.limits().clone();
         Ok(Workplace {
             toolbox: Toolbox::new(workspace, tools, allowed, Arc::new(permissions)),

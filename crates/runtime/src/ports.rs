@@ -142,6 +142,11 @@ pub trait PreparedCall: Send {
     /// What the permission rules look at (C2).
     fn subject(&self) -> CallSubject;
 
+    /// The capabilities that this call needs besides those of its tool (C2).
+    fn needs_also(&self) -> CapabilitySet {
+        CapabilitySet::of(&[])
+    }
+
     /// Says what of the workspace it may show besides the paths of its subject (C2). Comes before [`Self::run`]; a
     /// call that shows nothing else need not listen.
     fn narrow(&mut self, sight: Sight) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agents::{PermissionRules, Role, ToolAllowList, Verdict};
-use domain::{Effect, Mode};
+use domain::{CapabilitySet, Effect, Mode};
 use policy::{CallGrant, Permission};
 use serde_json::{Map, Value};
 
@@ -63,13 +63,13 @@ impl Toolbox {
     /// What the permission rules say of one call (C2). Without an effect it acts on the session itself.
     pub(crate) fn permission(
         &self,
-        spec: &ToolSpec,
+        (spec, requires): (&ToolSpec, CapabilitySet),
         subject: &CallSubject,
         effect: Option<&Effect>,
     ) -> Permission {
         let judgement = self.rules.judge(&agents::CallSubject {
             tool: spec.name,
-            requires: spec.requires,
+            requires,
             is_external: matches!(effect, Some(Effect::External)),
             workspace: &self.workspace,
             paths: &subject.paths,

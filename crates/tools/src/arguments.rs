@@ -202,7 +202,12 @@ impl<'a> Property<'a> {
     /// The value as this key wants it.
     fn fit(&self, value: Value) -> Result<Value, String> {
         match (self.kind, &value) {
-            ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("any", _) => Ok(value),
+            ("string", Value::String(_))
+            | ("boolean", Value::Bool(_))
+            | ("array", Value::Array(_))
+            | ("any", _) => Ok(value),
+            // One thing alone is a list of one.
+            ("array", Value::String(_)) => Ok(Value::Array(vec![value])),
             ("integer", Value::Number(number)) => match whole(number) {
                 Some(whole) => Ok(whole.into()),
                 None => Err(self.misfit(&value)),
@@ -216,6 +221,7 @@ impl<'a> Property<'a> {
             "string" => "a string",
             "boolean" => "true or false",
             "integer" => "a whole number, not negative",
+            "array" => "a list of strings",
             other => other,
         };
         format!("`{}`: sent {}, expected {expected}", self.name, quote(value))

@@ -20,6 +20,7 @@ mod secrets;
 mod shell;
 mod version;
 mod walk;
+mod walls;
 mod words;
 mod workspace;
 mod write_file;
@@ -34,8 +35,14 @@ pub use workspace::{Workspace, WorkspaceError};
 
 /// Every tool of this crate on one workspace, in the order in which models are offered them.
 ///
-/// Commands do not get the variables that hold `secrets`, nor others that look as if they held some. The order never depends on anything, because the list is part of the prefix that prompt caches key on.
-pub fn all(workspace: Arc<Workspace>, secrets: Secrets) -> Vec<Arc<dyn runtime::Tool>> {
+/// Commands do not get the variables that hold `secrets`, nor others that look as if they held some. They run behind
+/// `walls`; without any they can do what the user can, which is for the user to choose. The order never depends on
+/// anything, because the list is part of the prefix that prompt caches key on.
+pub fn all(
+    workspace: Arc<Workspace>,
+    secrets: Secrets,
+    walls: Option<sandbox::Sandbox>,
+) -> Vec<Arc<dyn runtime::Tool>> {
     vec![
         Arc::new(read_file::ReadFile::new(Arc::clone(&workspace))),
         Arc::new(list_dir::ListDir::new(Arc::clone(&workspace))),
@@ -43,7 +50,7 @@ pub fn all(workspace: Arc<Workspace>, secrets: Secrets) -> Vec<Arc<dyn runtime::
         Arc::new(grep::Grep::new(Arc::clone(&workspace))),
         Arc::new(edit_file::EditFile::new(Arc::clone(&workspace))),
         Arc::new(write_file::WriteFile::new(Arc::clone(&workspace))),
-        Arc::new(shell::Shell::new(workspace, secrets)),
+        Arc::new(shell::Shell::new(workspace, secrets, walls)),
     ]
 }
 
@@ -58,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_tools_their_order_and_what_they_need() {
-        let specs: Vec<_> = crate::all(Fixture::new().workspace.clone(), Secrets::default())
+        let specs: Vec<_> = crate::all(Fixture::new().workspace.clone(), Secrets::default(), None)
             .iter()
             .map(|tool| format!("{} {:?}", tool.spec().name, tool.spec().requires))
             .collect();
@@ -117,17 +124,18 @@ mod tests {
 
     #[test]
     fn every_schema_is_strict_and_plain() {
-        for tool in crate::all(Fixture::new().workspace.clone(), Secrets::default()) {
+        for tool in crate::all(Fixture::new().workspace.clone(), Secrets::default(), None) {
             let schema = &tool.spec().input_schema;
             assert_eq!(schema["additionalProperties"], false, "{schema}");
             assert_eq!(schema["type"], "object", "{schema}");
             for (key, property) in schema["properties"].as_object().unwrap() {
                 assert!(property["description"].is_string(), "{key}: {property}");
-                assert!(
-                    matches!(property["type"].as_str(), Some("string" | "integer" | "boolean")),
-                    "{key}: {property}"
-                );
-                assert_eq!(property.as_object().unwrap().len(), 2, "{key}: {property}");
+                let items = match property["type"].as_str() {
+                    Some("string" | "integer" | "boolean") => 0,
+                    Some("array") if property["items"] == serde_json::json!({ "type": "string" }) => 1,
+                    _ => panic!("{key}: {property}"),
+                };
+                assert_eq!(property.as_object().unwrap().len(), 2 + items, "{key}: {property}");
             }
         }
     }
@@ -135,7 +143,7 @@ mod tests {
     #[test]
     fn what_models_are_told() {
         let mut told = String::new();
-        for tool in crate::all(Fixture::new().workspace.clone(), Secrets::default()) {
+        for tool in crate::all(Fixture::new().workspace.clone(), Secrets::default(), None) {
             let spec = tool.spec();
             let _ = writeln!(told, "{}: {}", spec.name, spec.description);
             let mut keys: Vec<_> = spec.input_schema["properties"].as_object().unwrap().iter().collect();
@@ -148,7 +156,7 @@ mod tests {
                 let _ = writeln!(told, "  {key}{mark}: {}", property["description"].as_str().unwrap());
             }
         }
-        insta::assert_snapshot!(told, @r"
+        insta::assert_snapshot!(told, @r#"
         read_file: Read a text file. Each line comes as its number, a tab and the text; number and tab are not part of the file. Shows up to 2000 lines from the start; for longer files give offset and limit. The last line of the answer says how many lines there are and how to go on.
           limit?: How many lines to show at most; 2000 if left out.
           offset?: Number of the first line to show; the first line of a file is 1.
@@ -176,8 +184,9 @@ mod tests {
         shell: Run a command with sh -c and wait for it. Answers with the exit code and the output (stdout and stderr together; of long output the start and the end). There is no input. When the shell exits or the time is up, everything the command started is killed, also what it left behind with &. Each call starts fresh: use workdir instead of cd. With background: true, for servers, watchers and whatever takes long, the call answers at once with a command number and the command goes on beside your turns. When it ends, its exit code and output are reported to you, so never poll for that or sleep: do other work, wait with goal_wait, or end your turn. command_stop ends it early. To read output while it runs, such as a server's, redirect it to a file. It is killed when the program that runs your turns ends.
           background?: Whether it goes on beside your turns; false if left out.
           command: Command for sh -c.
+          needs?: What it needs beyond the workspace: ["network"] for the network, which asks the user first.
           timeout_ms?: Time limit in milliseconds; 120000 if left out, 600000 at most. In the background 3600000 and 86400000.
           workdir?: Directory to run in, from the workspace root; the root if left out.
-        ");
+        "#);
     }
 }

@@ -1,23 +1,22 @@
 //! `shell`: a command, with everything it starts, for a limited time.
 //!
-//! There is no sandbox here: a command can do what the user can. It gets no input and no terminal, an environment
-//! without secrets (see `secrets`), and when its time is over, it is stopped or its shell has ended, its whole process
-//! group is killed, also when this program is. A process that makes itself a new session on purpose leaves that group;
-//! it is not waited for.
+//! It runs behind the walls of a [`Sandbox`], unless the user switched them off; then a command can do what the user
+//! can. It gets no input and no terminal, an environment without secrets (see `secrets`), and when its time is over, it
+//! is stopped or its shell has ended, its whole process group is killed, also when this program is. Without walls a
+//! process that makes itself a new session on purpose leaves that group; it is not waited for.
 //!
 //! A background command is the same with more time: whoever runs the call does not make a turn wait for it.
 
 use std::fmt::Write as _;
 use std::io;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{COMMAND_TITLE_CHARS, Capability, CapabilitySet, CommandTitle, Effect, is_blank, is_invisible};
 use runtime::{CallSubject, PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec};
+use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,8 +28,9 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments::{Ignored, decode, schema_of};
 use crate::call::look;
 use crate::capture::Capture;
-use crate::group::{Group, spawn};
+use crate::group::{Exit, Group, Script, spawn};
 use crate::secrets::Secrets;
+use crate::walls::{Unprotected, mention_cause};
 use crate::words::clip;
 use crate::workspace::{CHUNK_BYTES, Workspace};
 
@@ -62,32 +62,59 @@ struct Arguments {
     timeout_ms: Option<u64>,
     /// Whether it goes on beside your turns; false if left out.
     background: Option<bool>,
+    /// What it needs beyond the workspace: ["network"] for the network, which asks the user first.
+    needs: Option<Vec<String>>,
 }
+
+/// Longest piece of an unknown need that a fault repeats.
+const NAMED_CHARS: usize = 40;
+
+/// The one thing that `needs` may name.
+const NETWORK: &str = "network";
+
+/// What models are told of the tool, with what its walls mean for them.
+macro_rules! description {
+    ($walls:literal) => {
+        concat!(
+            "Run a command with sh -c and wait for it. Answers with the exit code and the output (stdout and stderr \
+             together; of long output the start and the end). There is no input. ",
+            $walls,
+            "When the shell exits or the time is up, everything the command started is killed, also what it left \
+             behind with &. Each call starts fresh: use workdir instead of cd. With background: true, for servers, \
+             watchers and whatever takes long, the call answers at once with a command number and the command goes on \
+             beside your turns. When it ends, its exit code and output are reported to you, so never poll for that or \
+             sleep: do other work, wait with goal_wait, or end your turn. command_stop ends it early. To read output \
+             while it runs, such as a server's, redirect it to a file. It is killed when the program that runs your \
+             turns ends."
+        )
+    };
+}
+
+/// Without walls.
+const FREE: &str = description!("");
+
+/// Behind walls.
+const WALLED: &str = description!(
+    "It runs in a sandbox: it writes only in the workspace and in $TMPDIR, and reaches no network but 127.0.0.1. "
+);
 
 pub(crate) struct Shell {
     workspace: Arc<Workspace>,
     secrets: Secrets,
+    walls: Option<Arc<Sandbox>>,
     spec: ToolSpec,
 }
 
 impl Shell {
-    pub(crate) fn new(workspace: Arc<Workspace>, secrets: Secrets) -> Self {
+    /// Without `walls` a command can do what the user can.
+    pub(crate) fn new(workspace: Arc<Workspace>, secrets: Secrets, walls: Option<Sandbox>) -> Self {
         let spec = ToolSpec {
             name: "shell",
-            description: "Run a command with sh -c and wait for it. Answers with the exit code and the output \
-                          (stdout and stderr together; of long output the start and the end). There is no input. \
-                          When the shell exits or the time is up, everything the command started is killed, \
-                          also what it left behind with &. Each call starts fresh: use workdir instead of cd. \
-                          With background: true, for servers, watchers and whatever takes long, the call answers at \
-                          once with a command number and the command goes on beside your turns. When it ends, its \
-                          exit code and output are reported to you, so never poll for that or sleep: do other work, \
-                          wait with goal_wait, or end your turn. command_stop ends it early. To read output while it \
-                          runs, such as a server's, redirect it to a file. It is killed when the program that runs \
-                          your turns ends.",
+            description: if walls.is_some() { WALLED } else { FREE },
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::RunCommand]),
         };
-        Self { workspace, secrets, spec }
+        Self { workspace, secrets, walls: walls.map(Arc::new), spec }
     }
 }
 
@@ -108,17 +135,30 @@ impl Tool for Shell {
         let in_background = arguments.background.unwrap_or(false);
         let timeout = time_limit(in_background, arguments.timeout_ms)?;
         let title = if in_background { Some(title(&arguments.command)?) } else { None };
+        let network = needs_network(&arguments.needs.unwrap_or_default())?;
         let workdir = self.workspace.relative(arguments.workdir.as_deref().unwrap_or("."))?;
         let workdir = self.workspace.followed(workdir).await?;
         Ok(Box::new(ShellCall {
             workspace: Arc::clone(&self.workspace),
             secrets: self.secrets.clone(),
+            walls: self.walls.clone(),
             command: arguments.command,
+            network,
             title,
             workdir,
             timeout,
             ignored,
         }))
+    }
+}
+
+fn needs_network(needs: &[String]) -> Result<bool, ToolFault> {
+    match needs.iter().find(|need| *need != NETWORK) {
+        Some(other) => {
+            let quoted = Value::from(clip(other, NAMED_CHARS).into_owned());
+            Err(ToolFault::Arguments(format!("`needs`: sent {quoted}, and there is only \"{NETWORK}\"")))
+        }
+        None => Ok(!needs.is_empty()),
     }
 }
 
@@ -150,7 +190,10 @@ fn title(command: &str) -> Result<CommandTitle, ToolFault> {
 struct ShellCall {
     workspace: Arc<Workspace>,
     secrets: Secrets,
+    walls: Option<Arc<Sandbox>>,
     command: String,
+    /// Whether it asked for the network of the machine.
+    network: bool,
     /// Of a background command.
     title: Option<CommandTitle>,
     workdir: PathBuf,
@@ -161,7 +204,11 @@ struct ShellCall {
 #[async_trait]
 impl PreparedCall for ShellCall {
     fn effect(&self) -> Effect {
-        Effect::Command { confined: false }
+        Effect::Command { confined: self.walls.is_some() && !self.network }
+    }
+
+    fn needs_also(&self) -> CapabilitySet {
+        CapabilitySet::of(if self.network { &[Capability::Network] } else { &[] })
     }
 
     fn subject(&self) -> CallSubject {
@@ -177,10 +224,18 @@ impl PreparedCall for ShellCall {
         if stop.is_cancelled() {
             return ToolOutput::stopped("stopped before it started");
         }
+        let unprotected = Unprotected::before(self.walls.as_deref());
         let mut output = match self.start().await {
             Ok((group, output)) => follow(group, output, self.timeout, &stop).await,
             Err(fault) => ToolOutput::failed(fault.to_string()),
         };
+        if let Some(walls) =
+            self.walls.as_deref().filter(|_| output.exit_status.is_some_and(|code| code != 0))
+        {
+            let printed = output.text.clone();
+            mention_cause(walls, self.network, &printed, &mut output.text);
+        }
+        unprotected.mention_in(&mut output.text);
         self.ignored.mention_in(&mut output.text);
         output
     }
@@ -198,14 +253,22 @@ impl ShellCall {
             Ok(workspace.root().join(workdir))
         })
         .await?;
-        spawn(&self.command, &workdir, self.secrets.environment(std::env::vars_os()))
+        let script = match self.walls.as_deref() {
+            None => Script::Free(&self.command),
+            Some(walls) => {
+                let order = walls.order(self.command.clone(), workdir.clone(), self.network);
+                Script::Walled(walls, order)
+            }
+        };
+        spawn(script, &workdir, self.secrets.environment(std::env::vars_os()))
+            .await
             .map_err(|error| ToolFault::Refused(format!("the command could not be started: {error}")))
     }
 }
 
 /// How following a command came to its end.
 enum End {
-    Exited(io::Result<ExitStatus>),
+    Exited(io::Result<(Exit, bool)>),
     TimedOut,
     Stopped,
 }
@@ -233,7 +296,7 @@ async fn follow(
             },
         }
     };
-    let left_running = group.kill();
+    let left_running = group.kill() | matches!(end, End::Exited(Ok((_, true))));
     let drained = Instant::now() + DRAIN;
     while open {
         match timeout_at(drained, output.read(&mut chunk)).await {
@@ -248,11 +311,14 @@ async fn follow(
 
 fn answer(end: &End, timeout: Duration, left_running: bool, capture: Capture) -> ToolOutput {
     let mut text = match end {
-        End::Exited(Ok(status)) => match (status.code(), status.signal()) {
-            (Some(code), _) => format!("exit code {code}"),
-            (None, Some(signal)) => format!("killed by signal {signal}"),
-            (None, None) => status.to_string(),
-        },
+        End::Exited(Ok((Exit::Code(code), _))) => format!("exit code {code}"),
+        End::Exited(Ok((Exit::Signal(signal), _))) => format!("killed by signal {signal}"),
+        End::Exited(Ok((Exit::Refused(problem), _))) => {
+            return ToolOutput::failed(format!(
+                "the command was not run, since the sandbox it has to run in cannot be built. {problem}. `zuno doctor` \
+                 shows what this machine can do; only the user can choose to do without, with --sandbox off"
+            ));
+        }
         End::Exited(Err(error)) => format!("the exit code is unknown: {error}"),
         End::TimedOut => {
             format!("timed out after {} ms; everything it started was killed", timeout.as_millis())
@@ -266,9 +332,10 @@ fn answer(end: &End, timeout: Duration, left_running: bool, capture: Capture) ->
     let output = output.trim_end();
     let _ = write!(text, "\n{}", if output.is_empty() { "[no output]" } else { output });
     match end {
-        End::Exited(Ok(status)) => {
-            ToolOutput { text, succeeded: status.success(), stopped: false, exit_status: status.code() }
+        End::Exited(Ok((Exit::Code(code), _))) => {
+            ToolOutput { text, succeeded: *code == 0, stopped: false, exit_status: Some(*code) }
         }
+        End::Exited(Ok(_)) => ToolOutput::failed(text),
         End::Exited(Err(_)) | End::TimedOut => ToolOutput::failed(text),
         End::Stopped => ToolOutput::stopped(text),
     }
@@ -444,7 +511,7 @@ mod tests {
         invalid arguments: `command` is empty
         invalid arguments: `command` contains a NUL character
         invalid arguments: `timeout_ms`: sent 0, expected 1 or more
-        invalid arguments: `command`: sent ["ls"], expected a string. shell expects {"command": string, "background"?: boolean, "timeout_ms"?: integer, "workdir"?: string}; ? marks optional keys
+        invalid arguments: `command`: sent ["ls"], expected a string. shell expects {"command": string, "background"?: boolean, "needs"?: array, "timeout_ms"?: integer, "workdir"?: string}; ? marks optional keys
         "#);
     }
 

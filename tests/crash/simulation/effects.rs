@@ -73,7 +73,7 @@ pub(crate) fn all(
     journal: &Journal,
     park: &Arc<Park>,
 ) -> Vec<Arc<dyn Tool>> {
-    let real = tools::all(Arc::clone(workspace), tools::Secrets::default());
+    let real = tools::all(Arc::clone(workspace), tools::Secrets::default(), None);
     let of_files = ["read_file", "list_dir", "write_file", "edit_file"];
     let real = real.into_iter().filter(|tool| of_files.contains(&tool.spec().name));
     let counted =

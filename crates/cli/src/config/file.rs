@@ -20,6 +20,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::ConfigError;
 use super::mcp::{McpName, McpServer};
 use super::permissions::{Entries, Owner, rules};
+use crate::walls::SandboxTable;
 
 /// Bytes of a configuration file: a thousand models fit.
 const FILE_BYTES: u64 = 1 << 20;
@@ -39,6 +40,8 @@ pub(super) struct UserFile {
     pub(super) goal: GoalTable,
     #[serde(default)]
     pub(super) models: BTreeMap<ModelName, ModelSettings>,
+    #[serde(default)]
+    pub(super) sandbox: Option<SandboxTable>,
     #[serde(default)]
     pub(super) mcp: BTreeMap<McpName, McpServer>,
     #[serde(default)]
@@ -163,6 +166,11 @@ impl UserFile {
     pub(super) fn parse(path: &Path, text: &str, owner: Owner) -> Result<Self, ConfigError> {
         let mut file: Self = parse(path, text)?;
         file.rules = rules(path, text, owner, std::mem::take(&mut file.permissions))?.rules;
+        let places = file.sandbox.iter().flat_map(|table| table.writable.iter().flatten().chain(&table.hide));
+        if let Some(place) = { places }.find(|place| !place.starts_with('/') && !place.starts_with("~/")) {
+            let problem = format!("`sandbox`: {place:?} is no absolute path; begin it with / or ~/");
+            return Err(ConfigError::File { path: path.to_owned(), line: None, problem });
+        }
         for (name, settings) in &file.models {
             if settings.api_key_env.as_deref().is_some_and(|variable| !is_variable(variable)) {
                 let problem = format!(

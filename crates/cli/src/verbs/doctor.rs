@@ -147,7 +147,7 @@ fn check_project(context: &Context, config: Config, report: &mut Report) -> Conf
 fn unknown_tools(context: &Context, allowed: &ToolAllowList) -> Option<String> {
     let ToolAllowList::Only(names) = allowed else { return None };
     let workspace = Workspace::open(Path::new(context.workspace())).ok()?;
-    let tools = tools::all(Arc::new(workspace), tools::Secrets::default());
+    let tools = tools::all(Arc::new(workspace), tools::Secrets::default(), None);
     let toolbox = Toolbox::new(context.workspace(), tools, ToolAllowList::All, Arc::default());
     let known: BTreeSet<_> = toolbox.names().collect();
     let unknown: Vec<_> = names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();

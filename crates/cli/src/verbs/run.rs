@@ -19,6 +19,7 @@ use crate::exit::{CliError, Exit};
 use crate::narrator::{Manner, Narrator};
 use crate::session_name::SessionName;
 use crate::signals::Signals;
+use crate::walls::Confinement;
 use crate::workshop::LocalWorkshop;
 use crate::{input, output};
 use course::{Course, Person};
@@ -73,6 +74,9 @@ pub(crate) struct RunArgs {
     /// The model: NAME of a [models.NAME] table in zuno.toml
     #[arg(long, value_name = "NAME")]
     model: Option<ModelName>,
+    /// How commands are confined in this run [default: `level` in [sandbox] of zuno.toml, else full]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    sandbox: Option<Confinement>,
 }
 
 /// What was asked for, checked before anything is written.
@@ -90,7 +94,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
     let extra = args.allow.iter().map(|rule| rule.0.clone());
     let config = Config::of_process()?.with_rules(extra);
     let config = config.map_err(|fault| CliError::Usage(format!("--allow: {fault}")))?;
-    let workshop = Arc::new(LocalWorkshop::new(config));
+    let workshop = Arc::new(LocalWorkshop::new(context, config, args.sandbox));
     let found = match args.session {
         Some(name) => Some(find(context, name).await?),
         None => None,

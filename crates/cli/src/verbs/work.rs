@@ -19,6 +19,7 @@ use crate::render::Hints;
 use crate::session_name::SessionName;
 use crate::signals::{Signals, Wish};
 use crate::verbs::run::{exit_of_goal, is_open};
+use crate::walls::Confinement;
 use crate::workshop::LocalWorkshop;
 use crate::{output, render};
 
@@ -48,6 +49,9 @@ pub(crate) struct WorkArgs {
     /// The model: NAME of a [models.NAME] table in zuno.toml
     #[arg(long, value_name = "NAME")]
     model: Option<ModelName>,
+    /// How commands are confined in this run [default: `level` in [sandbox] of zuno.toml, else full]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    sandbox: Option<Confinement>,
 }
 
 impl WorkArgs {
@@ -74,7 +78,7 @@ struct Ended {
 
 /// Runs it.
 pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliError> {
-    let workshop = Arc::new(LocalWorkshop::new(Config::of_process()?));
+    let workshop = Arc::new(LocalWorkshop::new(context, Config::of_process()?, args.sandbox));
     let mut signals = Signals::listen()?;
     let opened = context.open().await?;
     let session = match args.session {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::{CallOutcome, CallRef, Code, Effect, Fingerprint, ModelCall};
+use domain::{CallOutcome, CallRef, CapabilitySet, Code, Effect, Fingerprint, ModelCall};
 use policy::{AgentCommand, CallGrant};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -42,7 +42,7 @@ impl Driver<'_> {
         };
         match found {
             Found::WorkState(tool) => {
-                let permission = toolbox.permission(spec, &CallSubject::default(), None);
+                let permission = toolbox.permission((spec, spec.requires), &CallSubject::default(), None);
                 let grant = CallGrant { permission, ..grant };
                 self.work_state_call(call, tool, grant, asked, &arguments).await
             }
@@ -132,9 +132,11 @@ impl Driver<'_> {
             }
         };
         let (effect, subject) = (prepared.effect(), prepared.subject());
-        let permission = self.around.toolbox.permission(spec, &subject, Some(&effect));
+        let requires: Vec<_> = spec.requires.iter().chain(prepared.needs_also().iter()).collect();
+        let requires = CapabilitySet::of(&requires);
+        let permission = self.around.toolbox.permission((spec, requires), &subject, Some(&effect));
         prepared.narrow(self.around.toolbox.sight(spec, &permission));
-        let grant = CallGrant { permission, ..grant };
+        let grant = CallGrant { requires, permission, ..grant };
         let admitted = match prepared.background() {
             None => self.turn.admit_call(call, grant.clone(), effect.clone()).await,
             Some(title) => match self.turn.start_command(call, grant.clone(), effect.clone(), title).await {
