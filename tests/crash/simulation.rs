@@ -213,9 +213,9 @@ fn a_seed_tells_one_history() {
 }
 
 /// Histories of which each commit is crashed at.
-const CRASHED: (u64, u64) = (60, 1_200);
+const CRASHED: (u64, u64) = (40, 1_200);
 /// Histories that are only told, after those: they show what workers do to each other without a crash.
-const TOLD: (u64, u64) = (1_000, 10_000);
+const TOLD: (u64, u64) = (600, 10_000);
 
 #[test]
 #[ignore = "takes minutes; `cargo xtask prove` runs it"]
