@@ -99,17 +99,17 @@ async fn c2_c3_c4_what_each_agent_is_offered_in_each_mode() {
     }
     insta::assert_snapshot!(table, @r"
     orchestrator in work mode:
-      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_delegate needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
+      read_file list_dir glob grep git_status git_log git_diff git_show git_blame edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_delegate needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
     build in work mode:
-      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
+      read_file list_dir glob grep git_status git_log git_diff git_show git_blame edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
     deep in work mode:
-      read_file list_dir glob grep edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
+      read_file list_dir glob grep git_status git_log git_diff git_show git_blame edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
     orchestrator in plan mode:
-      read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait ask_user
+      read_file list_dir glob grep git_status git_log git_diff git_show git_blame needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait ask_user
     build in plan mode:
-      read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait ask_user
+      read_file list_dir glob grep git_status git_log git_diff git_show git_blame needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait ask_user
     deep in plan mode:
-      read_file list_dir glob grep needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait ask_user
+      read_file list_dir glob grep git_status git_log git_diff git_show git_blame needs_ask_human needs_load_skill needs_update_work_items plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait ask_user
     ");
 }
 
@@ -142,8 +142,8 @@ async fn an_unknown_tool_is_answered_with_the_tools_on_offer() {
     let tries = [("Bash", json!({ "command": "ls" })), ("read_fil", json!({}))];
     let results = play(&world, session, Shop::default(), &tries).await;
     insta::assert_snapshot!(told(&results), @r"
-    invalid: there is no tool `Bash`; the tools on offer are: read_file, list_dir, glob, grep, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update, goal_propose, goal_wait, command_stop, ask_user
-    invalid: there is no tool `read_fil`; the tools on offer are: read_file, list_dir, glob, grep, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update, goal_propose, goal_wait, command_stop, ask_user
+    invalid: there is no tool `Bash`; the tools on offer are: read_file, list_dir, glob, grep, git_status, git_log, git_diff, git_show, git_blame, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update, goal_propose, goal_wait, command_stop, ask_user
+    invalid: there is no tool `read_fil`; the tools on offer are: read_file, list_dir, glob, grep, git_status, git_log, git_diff, git_show, git_blame, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update, goal_propose, goal_wait, command_stop, ask_user
     ");
     // Of a tool with a name of any length the start is kept.
     let long = "x".repeat(10_000);

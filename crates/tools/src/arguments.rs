@@ -45,6 +45,27 @@ const OTHER_NAMES: &[(&str, &[&str])] = &[
     ("max_results", &["maxResults", "max_count", "head_limit", "limit"]),
     ("offset", &["start_line", "startLine", "line"]),
     ("limit", &["max_lines", "num_lines", "lines"]),
+    (
+        "rev",
+        &[
+            "revision",
+            "revisions",
+            "commit",
+            "commit_hash",
+            "ref",
+            "range",
+            "sha",
+            "hash",
+            "object",
+            "branch",
+        ],
+    ),
+    ("from", &["base", "rev1"]),
+    ("to", &["target", "rev2"]),
+    ("staged", &["cached"]),
+    ("max_count", &["maxCount", "n", "count", "limit", "max_results"]),
+    ("start_line", &["startLine", "line_start", "from_line"]),
+    ("end_line", &["endLine", "line_end", "to_line"]),
 ];
 
 /// Longest piece of a sent value that a fault quotes: enough to recognise it, without repeating a whole file.

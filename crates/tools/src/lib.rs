@@ -9,6 +9,7 @@ mod arguments;
 mod call;
 mod capture;
 mod edit_file;
+mod git;
 mod glob;
 mod grep;
 mod group;
@@ -43,15 +44,17 @@ pub fn all(
     secrets: Secrets,
     walls: Option<sandbox::Sandbox>,
 ) -> Vec<Arc<dyn runtime::Tool>> {
-    vec![
+    let mut all: Vec<Arc<dyn runtime::Tool>> = vec![
         Arc::new(read_file::ReadFile::new(Arc::clone(&workspace))),
         Arc::new(list_dir::ListDir::new(Arc::clone(&workspace))),
         Arc::new(glob::Glob::new(Arc::clone(&workspace))),
         Arc::new(grep::Grep::new(Arc::clone(&workspace))),
-        Arc::new(edit_file::EditFile::new(Arc::clone(&workspace))),
-        Arc::new(write_file::WriteFile::new(Arc::clone(&workspace))),
-        Arc::new(shell::Shell::new(workspace, secrets, walls)),
-    ]
+    ];
+    all.extend(git::all(&workspace));
+    all.push(Arc::new(edit_file::EditFile::new(Arc::clone(&workspace))));
+    all.push(Arc::new(write_file::WriteFile::new(Arc::clone(&workspace))));
+    all.push(Arc::new(shell::Shell::new(workspace, secrets, walls)));
+    all
 }
 
 #[cfg(test)]
@@ -74,6 +77,11 @@ mod tests {
         list_dir {ReadWorkspace}
         glob {SearchWorkspace}
         grep {SearchWorkspace}
+        git_status {ReadWorkspace}
+        git_log {ReadWorkspace}
+        git_diff {ReadWorkspace}
+        git_show {ReadWorkspace}
+        git_blame {ReadWorkspace}
         edit_file {WriteWorkspace}
         write_file {WriteWorkspace}
         shell {RunCommand}
@@ -173,6 +181,38 @@ mod tests {
           max_results?: How many matching lines to show at most; 100 if left out, 1000 at most.
           path?: File or directory to search, from the workspace root; the root if left out.
           pattern: Regular expression (Rust syntax, no look-around), matched within single lines.
+        git_status: Show the branch and the changed files of the git repository, as git status --short --branch does: the first letter is what is staged, the second what is not (M modified, A added, D deleted, R renamed, U in conflict, ?? untracked). Submodules are not looked into.
+          path?: Only this file or directory, from the workspace root; everything if left out.
+        git_log: Show commits of the git repository, newest first, as git log does. The last line of the answer says how to go on when there are more. git_show shows what a commit changed.
+          author?: Only commits whose author's name or email holds this text; upper and lower case are the same.
+          grep?: Only commits whose message holds this text, taken literally; upper and lower case are the same.
+          max_count?: How many commits to show at most; 20 if left out, 1000 at most.
+          oneline?: One line per commit: hash, date, title; false if left out.
+          path?: Only commits that changed this file or directory, from the workspace root.
+          rev?: Where to start, or a range: main, v1..v2, main...topic, --all; HEAD if left out.
+          skip?: How many commits to leave out first.
+        git_diff: Show differences as git diff does: of the files to the index, with staged of the index to HEAD, with rev of the files to a commit or between two commits. Untracked files are not part of it; git_status names them. Binary and very big files are described, not shown.
+          context?: How many lines to show around each change; 3 if left out.
+          from?: Instead of rev: the commit to compare from.
+          limit?: How many lines to show at most; 500 if left out.
+          offset?: Number of the first line of the answer to show.
+          path?: Only this file or directory, from the workspace root.
+          rev?: A commit to compare the files with, or two: HEAD~2, v1..v2, main...topic. The index if left out.
+          staged?: Compare the index, which is what would be committed, with HEAD; false if left out.
+          stat?: Only how many lines changed in which files; false if left out.
+          to?: Instead of rev: the commit to compare to; the files on disk if left out.
+        git_show: Show a commit of the git repository with what it changed, as git show does, or with COMMIT:PATH a file or directory as it was. Merges are shown against their first parent. Binary and very big files are described, not shown.
+          context?: How many lines to show around each change; 3 if left out.
+          limit?: How many lines to show at most; 500 if left out.
+          offset?: Number of the first line of the answer to show.
+          path?: Only what the commit changed in this file or directory, from the workspace root.
+          rev?: A commit such as HEAD~1, a branch, tag or hash, for what it changed; or COMMIT:PATH for a file or directory as it was, the path from the workspace root. HEAD if left out.
+          stat?: Only how many lines changed in which files; false if left out.
+        git_blame: Show for each line of a file the commit that changed it last, with author and time, as git blame does. Lines that are not committed are marked with a hash of zeros. Renames are followed. Give a range of lines for long files.
+          end_line?: Last line; 500 lines are shown if left out.
+          path: File to explain, from the workspace root.
+          rev?: The commit in which to look at the file; the file on disk if left out.
+          start_line?: First line; 1 if left out.
         edit_file: Replace text in a file. old_string must match exactly and occur once; add surrounding lines to make it unique, or set replace_all. Leave out read_file's line numbers. When the edit is refused nothing is written.
           new_string: Text to put in its place; may be empty.
           old_string: Text to replace, exactly as it is in the file, white space included. Must occur once, unless `replace_all` is set.
