@@ -73,7 +73,8 @@ fn masked(text: &str) -> String {
         masked.push_str(if is_hash(word) { "HASH" } else { word });
         masked.push_str(rest);
     }
-    masked
+    // An empty line of context is a blank, which editors take away.
+    masked.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test]
@@ -189,7 +190,7 @@ async fn a_diff_reads_as_gits_own() {
     +++ b/src/a.rs
     @@ -3,5 +3,5 @@ fn one() {
      }
-     
+
      fn two() {
     -    2
     +    22

@@ -22,8 +22,9 @@ fn neighbour(fixture: &Fixture) {
 
 async fn refused(fixture: &Fixture) -> String {
     let text = fixture.refused("git_log", json!({})).await;
-    let parent = fixture.outside().parent().unwrap().canonicalize().unwrap();
-    text.replace(&parent.display().to_string(), "~")
+    let outside = fixture.outside().canonicalize().unwrap();
+    let text = text.replace(&outside.display().to_string(), "OUTSIDE");
+    text.replace(&fixture.root().display().to_string(), "ROOT")
 }
 
 #[tokio::test]
@@ -103,12 +104,12 @@ async fn pointers_out_of_the_workspace_are_refused() {
         texts.push(format!("{name}: {}", refused(&fixture).await));
     }
     insta::assert_snapshot!(texts.join("\n"), @r"
-    a file: .git points to ~/outside/.git, outside the workspace, and that repository does not name ~/root as a working tree or submodule of its own, so it is not read; `git worktree repair` mends a tree that was moved
-    a link: .git is a symbolic link to ~/outside/.git, outside of its working tree, which is refused; the user can make a linked working tree with `git worktree add` instead
-    objects: ~/root/.git/objects leads outside the workspace, so the repository is not read
-    a ref: ~/root/.git/refs/heads/main leads outside the workspace, so the repository is not read
-    alternates: the repository borrows objects from ~/outside/.git/objects (objects/info/alternates), outside the workspace, so it is not read; `git repack -a -d` and then removing that file makes it stand alone
-    commondir: ~/root/.git shares the repository ~/outside/.git, outside the workspace, so it is not read
+    a file: .git points to OUTSIDE/.git, outside the workspace, and that repository does not name ROOT as a working tree or submodule of its own, so it is not read; `git worktree repair` mends a tree that was moved
+    a link: .git is a symbolic link to OUTSIDE/.git, outside of its working tree, which is refused; the user can make a linked working tree with `git worktree add` instead
+    objects: ROOT/.git/objects leads outside the workspace, so the repository is not read
+    a ref: ROOT/.git/refs/heads/main leads outside the workspace, so the repository is not read
+    alternates: the repository borrows objects from OUTSIDE/.git/objects (objects/info/alternates), outside the workspace, so it is not read; `git repack -a -d` and then removing that file makes it stand alone
+    commondir: ROOT/.git shares the repository OUTSIDE/.git, outside the workspace, so it is not read
     ");
 }
 
