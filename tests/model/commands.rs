@@ -173,6 +173,7 @@ pub(crate) fn admit(owner: &Owner, max_requests: u32) -> RuntimeCommand {
         model: "m".parse().unwrap(),
         scope: Scope::All,
         max_requests,
+        confinement: None,
     }
 }
 

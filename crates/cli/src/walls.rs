@@ -48,7 +48,8 @@ pub(crate) struct SandboxTable {
     /// What commands cannot read, besides what is ours.
     #[serde(default)]
     pub(crate) hide: Vec<String>,
-    /// Private memory of one process in MiB; all of the machine's if it says nothing, and no bound if it is 0.
+    /// Private memory in MiB of a command with all it starts; three quarters of the machine's if it says nothing, and no
+    /// bound if it is 0.
     pub(crate) memory_mib: Option<u64>,
 }
 
@@ -130,12 +131,16 @@ impl Walls {
             writable: self.writable.clone(),
             hidden: self.own.iter().chain(&self.hidden).cloned().collect(),
         };
-        Sandbox::new(launcher(), level, places, self.limits).map(Some)
+        Sandbox::new(launcher(), level, &places, self.limits).map(Some)
     }
 
-    /// How much of a wall there is.
-    pub(crate) const fn level(&self) -> Option<Level> {
-        self.level
+    /// How commands are confined, as the log has it.
+    pub(crate) const fn confinement(&self) -> domain::Confinement {
+        match self.level {
+            Some(Level::Full) => domain::Confinement::Full,
+            Some(Level::Landlock) => domain::Confinement::Landlock,
+            None => domain::Confinement::Off,
+        }
     }
 }
 

@@ -42,7 +42,8 @@ impl LocalWorkshop {
     /// walls there, and again when that changes.
     pub(crate) fn config_in(&self, workspace: &Path) -> Result<Config, ConfigError> {
         let (config, notice) = self.config.in_workspace(workspace)?;
-        let no_walls = self.walls(&config).level().is_none().then(|| NO_WALLS.to_owned());
+        let no_walls =
+            (self.walls(&config).confinement() == domain::Confinement::Off).then(|| NO_WALLS.to_owned());
         let notice = notice.map(|notice| format!("zuno: {}", output::for_stderr(2, &notice)));
         let to_say = no_walls.into_iter().chain(notice).collect::<Vec<_>>().join("\n");
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,13 +63,15 @@ impl Workshop for LocalWorkshop {
         let path = Path::new(workspace);
         let config = self.config_in(path).map_err(io::Error::other)?;
         let files = Arc::new(Workspace::open(path).map_err(io::Error::other)?);
-        let walls = self.walls(&config).around(files.root()).map_err(io::Error::other)?;
+        let walls = self.walls(&config);
+        let confinement = walls.confinement();
+        let walls = walls.around(files.root()).map_err(io::Error::other)?;
         let tools = tools::all(Arc::clone(&files), config.secrets(), walls);
         let Limits { tools: allowed, permissions, max_requests, budgets, .. } = config.limits().clone();
         Ok(Workplace {
             toolbox: Toolbox::new(workspace, tools, allowed, Arc::new(permissions)),
             inspection: files,
-            limits: TurnLimits { max_requests, proposed_budgets: budgets },
+            limits: TurnLimits { max_requests, proposed_budgets: budgets, confinement: Some(confinement) },
         })
     }
 }

@@ -96,6 +96,18 @@ pub enum Effect {
     External,
 }
 
+/// How the commands of a turn are confined by the operating system (C6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Confinement {
+    /// To the workspace, without network, by every wall there is.
+    Full,
+    /// To the workspace, without network, where a container allows no namespaces.
+    Landlock,
+    /// Not at all: they can do what the user can.
+    Off,
+}
+
 /// How an admitted call whose result was lost turned out, as found afterwards (T7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]

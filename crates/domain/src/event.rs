@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::effect::{Digest, Effect};
+use crate::effect::{Confinement, Digest, Effect};
 use crate::failure::Failure;
 use crate::goal::{Amendment, Budgets, GoalStatus, Objective, Remark, Retry};
 use crate::id::{
@@ -323,6 +323,9 @@ pub enum EventBody {
         /// The wait that its start ends (G10).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wait_over: Option<WaitOver>,
+        /// How its commands are confined, if its worker said so (C6).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        confinement: Option<Confinement>,
     },
     /// A running turn was asked to stop (T6).
     TurnStopRequested {

@@ -25,7 +25,7 @@ mod violation;
 mod wait;
 
 pub use capability::{Capability, CapabilitySet};
-pub use effect::{Digest, Effect, Settlement};
+pub use effect::{Confinement, Digest, Effect, Settlement};
 pub use event::{Actor, CommandKey, Event, EventBody};
 pub use failure::{Failure, FailureClass, FailureKind};
 pub use goal::{

@@ -9,9 +9,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use domain::{
     AgentName, Answer, AnswerOption, Budgets, CallOutcome, CallRef, CapabilitySet, ClientName, CommandId,
-    CommandTitle, Digest, Effect, Failure, Fingerprint, GoalId, InputText, LaneId, ModelCall, ModelName,
-    Objective, PlanId, Question, Remark, RequestId, Revision, Snapshot, TokenUsage, TurnNumber, TurnOutcome,
-    Wait, WorkerName,
+    CommandTitle, Confinement, Digest, Effect, Failure, Fingerprint, GoalId, InputText, LaneId, ModelCall,
+    ModelName, Objective, PlanId, Question, Remark, RequestId, Revision, Snapshot, TokenUsage, TurnNumber,
+    TurnOutcome, Wait, WorkerName,
 };
 use serde::Serialize;
 
@@ -240,7 +240,14 @@ pub enum Scope {
 #[expect(missing_docs, reason = "the variants' docs name their fields; the types carry the rest")]
 pub enum RuntimeCommand {
     /// Starts the turn that is due, if one is (T4).
-    AdmitTurn { lane: LaneId, owner: Owner, model: ModelName, scope: Scope, max_requests: NonZeroU32 },
+    AdmitTurn {
+        lane: LaneId,
+        owner: Owner,
+        model: ModelName,
+        scope: Scope,
+        max_requests: NonZeroU32,
+        confinement: Option<Confinement>,
+    },
     /// Ends a turn whose owner is gone (T7). `dead` is an owner seen dead on its own machine; `found` are the
     /// digests of the files that open writes were about.
     RecoverTurn { turn: TurnNumber, dead: Option<Owner>, found: BTreeMap<CallRef, Option<Digest>> },

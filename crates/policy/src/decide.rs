@@ -183,8 +183,9 @@ fn agent(draft: &mut Draft<'_>, command: &AgentCommand) -> Result<(), Rejection>
 
 fn runtime(draft: &mut Draft<'_>, command: &RuntimeCommand) -> Result<(), Rejection> {
     match command {
-        RuntimeCommand::AdmitTurn { lane, owner, model, scope, max_requests } => {
-            turn::admit(draft, known_lane(draft, lane)?, owner, model, (*scope, *max_requests))
+        RuntimeCommand::AdmitTurn { lane, owner, model, scope, max_requests, confinement } => {
+            let terms = (*scope, *max_requests, *confinement);
+            turn::admit(draft, known_lane(draft, lane)?, owner, model, terms)
         }
         RuntimeCommand::RecoverTurn { turn, dead, found } => {
             turn::recover(draft, *turn, dead.as_ref(), found)

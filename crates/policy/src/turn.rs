@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use domain::{
-    BlockCode, CallOutcome, CallRef, Code, Core, Digest, Effect, EventBody, Evidence, Failure, FailureKind,
-    GoalBinding, GoalStatus, InputCancelReason, InputId, LaneId, ModelCall, ModelName, OpenCall, PauseReason,
-    REQUESTS_PER_TURN, Retry, RunningTurn, Settlement, StopReason, Timestamp, TokenUsage, TurnNumber,
-    TurnOutcome, TurnPhase, TurnTrigger, WaitOver,
+    BlockCode, CallOutcome, CallRef, Code, Confinement, Core, Digest, Effect, EventBody, Evidence, Failure,
+    FailureKind, GoalBinding, GoalStatus, InputCancelReason, InputId, LaneId, ModelCall, ModelName, OpenCall,
+    PauseReason, REQUESTS_PER_TURN, Retry, RunningTurn, Settlement, StopReason, Timestamp, TokenUsage,
+    TurnNumber, TurnOutcome, TurnPhase, TurnTrigger, WaitOver,
 };
 
 use crate::command::{Jitter, Scope};
@@ -28,7 +28,7 @@ pub(crate) fn admit(
     lane: &LaneId,
     owner: &Owner,
     model: &ModelName,
-    (scope, max_requests): (Scope, NonZeroU32),
+    (scope, max_requests, confinement): (Scope, NonZeroU32, Option<Confinement>),
 ) -> Result<(), Rejection> {
     check_lease_is_free(draft)?;
     let trigger = match next_action(&ContinuationView::of_lane(&draft.state.core, lane), draft.now()) {
@@ -60,6 +60,7 @@ pub(crate) fn admit(
         goal,
         max_requests: max_requests.get().min(REQUESTS_PER_TURN),
         wait_over,
+        confinement,
     });
     draft.leases.turn =
         Some(Lease { owner: owner.clone(), epoch: turn, expires_at: draft.now().plus_ms(LEASE_MS) });

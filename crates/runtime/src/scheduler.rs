@@ -237,7 +237,7 @@ impl Engine {
 
     async fn run(&self, session: SessionId, workspace: &str, scope: Scope) -> Result<Step, EngineError> {
         let Workplace { toolbox, inspection, limits } = self.open(workspace).await?;
-        let admitted = self.sessions.admit(session, self.model.name(), scope, limits.max_requests).await;
+        let admitted = self.sessions.admit(session, self.model.name(), scope, limits).await;
         let turn = match admitted {
             Ok(turn) => turn,
             // Another worker was faster; what it does will show.

@@ -5,7 +5,6 @@
 //! [`admit_call`](AdmittedTurn::admit_call) → [`finish_call`](AdmittedTurn::finish_call) → … →
 //! [`finish`](AdmittedTurn::finish). Every step may be refused because the turn is to stop or was lost.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use domain::{
@@ -19,6 +18,7 @@ use store::Committed;
 use crate::background;
 use crate::fresh;
 use crate::sessions::{CommandError, Extra, Order, Sessions};
+use crate::workshop::TurnLimits;
 
 /// How long before its end a lease is renewed: a third of its life, so that two renewals may fail.
 pub(crate) const RENEW_MS: i64 = policy::LEASE_MS / 3;
@@ -62,18 +62,20 @@ fn renewed_at(committed: &Committed) -> Option<Timestamp> {
 }
 
 impl Sessions {
-    /// Admits the turn that is due in the main lane, or says why none is (T4). It may make `max_requests` model requests,
-    /// and never more than [`domain::REQUESTS_PER_TURN`] (T12).
+    /// Admits the turn that is due in the main lane, or says why none is (T4). It may make so many model
+    /// requests as `limits` say, and never more than [`domain::REQUESTS_PER_TURN`] (T12).
     pub async fn admit(
         &self,
         session: SessionId,
         model: &ModelName,
         scope: Scope,
-        max_requests: NonZeroU32,
+        limits: impl Into<TurnLimits>,
     ) -> Result<AdmittedTurn, CommandError> {
+        let TurnLimits { max_requests, confinement, .. } = limits.into();
         let lane = LaneId::main();
         let (owner, model) = (self.owner().clone(), model.clone());
-        let command = RuntimeCommand::AdmitTurn { lane: lane.clone(), owner, model, scope, max_requests };
+        let command =
+            RuntimeCommand::AdmitTurn { lane: lane.clone(), owner, model, scope, max_requests, confinement };
         let order = Order::Runtime(command);
         let committed = self.execute(session, order, Extra::default()).await?;
         let started = committed.events.iter().find_map(|event| match &event.body {

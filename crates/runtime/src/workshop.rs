@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::{Budgets, REQUESTS_PER_TURN};
+use domain::{Budgets, Confinement, REQUESTS_PER_TURN};
 
 use crate::ports::Inspection;
 use crate::toolbox::Toolbox;
@@ -34,12 +34,21 @@ pub struct TurnLimits {
     pub max_requests: NonZeroU32,
     /// What a Goal may spend that an agent proposes, until the user says otherwise (G4).
     pub proposed_budgets: Budgets,
+    /// How commands are confined (C6); a turn's first event tells. `None` leaves that open.
+    pub confinement: Option<Confinement>,
+}
+
+impl From<NonZeroU32> for TurnLimits {
+    /// So many model requests.
+    fn from(max_requests: NonZeroU32) -> Self {
+        Self { max_requests, ..Self::default() }
+    }
 }
 
 impl Default for TurnLimits {
     /// Turns make as many requests as they may, and proposed Goals have the usual budgets.
     fn default() -> Self {
         const MOST: NonZeroU32 = NonZeroU32::new(REQUESTS_PER_TURN).expect("not zero");
-        Self { max_requests: MOST, proposed_budgets: Budgets::default() }
+        Self { max_requests: MOST, proposed_budgets: Budgets::default(), confinement: None }
     }
 }

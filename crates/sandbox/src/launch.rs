@@ -8,21 +8,20 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::kill;
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
+    DumpableBehavior, Pid, Signal, WaitOptions, getuid, set_dumpable_behavior,
     set_parent_process_death_signal, wait,
 };
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities,
-};
 
+use crate::limits::Memory;
 use crate::order::{Order, Report};
 use crate::profile::Level;
 use crate::wall::{Missing, OfWall as _};
-use crate::{channel, limits, mounts, namespaces, probe, ruleset, seccomp};
+use crate::{capabilities, channel, limits, mounts, namespaces, probe, ruleset, seccomp};
 
 /// The argument of the second stage.
 const INNER: &str = "inner";
@@ -32,6 +31,10 @@ pub(crate) const TRY: &str = "try";
 
 /// How a launcher ends that was given no order, or could not carry it out.
 const NOTHING_RAN: u8 = 125;
+
+/// Options that tar adds to its own. For root it gives the files it unpacks to the users they once belonged to, and
+/// behind the walls not even root can give a file away.
+const TAR_OPTIONS: &str = "TAR_OPTIONS";
 
 /// What a shell reports for a command that a signal ended.
 const BY_SIGNAL: i32 = 128;
@@ -75,7 +78,7 @@ fn outer(own: &[&str], channel: &UnixStream) -> Result<Option<Report>, Missing> 
         }
         Level::Landlock => {
             mounts::make_temp(&order.profile.temp)?;
-            close_in(&order, channel)?;
+            close_in(&order, Memory::Reserved)?;
             Err(Missing::new("shell", shell(&order).exec()))
         }
     }
@@ -85,6 +88,7 @@ fn outer(own: &[&str], channel: &UnixStream) -> Result<Option<Report>, Missing> 
 fn first_process(own: &[&str], order: &Order) -> Result<Report, Missing> {
     let doing = "the first process of the namespace cannot be started";
     let (ours, theirs) = UnixStream::pair().of("launcher", doing)?;
+    capabilities::hand_on()?;
     let mut child = Command::new("/proc/self/exe")
         .args(own)
         .arg(INNER)
@@ -92,7 +96,7 @@ fn first_process(own: &[&str], order: &Order) -> Result<Report, Missing> {
         .spawn()
         .of("process namespace", doing)?;
     // This process has every right within its namespaces, and needs none any more.
-    drop_capabilities()?;
+    capabilities::drop_all()?;
     channel::send(&ours, order).of("launcher", doing)?;
     let report = channel::heard(&ours).of("launcher", "the report is damaged")?;
     let status = child.wait().of("process namespace", "its end is unknown")?;
@@ -106,45 +110,29 @@ fn inner(channel: &UnixStream) -> Result<Option<Report>, Missing> {
     let Some(order) = channel::receive(channel).of("launcher", "the order is damaged")? else {
         return Ok(None);
     };
-    mounts::show_processes(&order.profile)?;
-    close_in(&order, channel)?;
+    let memory = if mounts::show_processes(&order.profile)? { Memory::Used } else { Memory::Reserved };
+    close_in(&order, memory)?;
     // In a process group of its own: what it sends to its group does not reach the launchers.
     let child = shell(&order).process_group(0).spawn();
     let child = child.of("shell", format_args!("sh cannot be started in {}", order.workdir.display()))?;
-    ended(child.id()).of("shell", "its end is unknown").map(Some)
+    let over_memory = match memory {
+        Memory::Used => limits::watch_memory(order.profile.limits),
+        Memory::Reserved => Arc::default(),
+    };
+    ended(child.id(), &over_memory).of("shell", "its end is unknown").map(Some)
 }
 
 /// The walls that hold for this process and all that it starts. The order matters: each takes away what the next may
 /// not need any more.
-fn close_in(order: &Order, _channel: &UnixStream) -> Result<(), Missing> {
+fn close_in(order: &Order, memory: Memory) -> Result<(), Missing> {
     limits::be_first_to_go();
     ruleset::restrict(&order.profile)?;
-    order.profile.limits.apply()?;
-    drop_capabilities()?;
+    order.profile.limits.apply(memory)?;
+    capabilities::drop_all()?;
     // What looks into this process could make it tell lies about how the shell ended.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .of("capabilities", "this process can be looked into")?;
     seccomp::forbid(order.profile.level, order.network)
-}
-
-/// Not even root has any right that others have not.
-fn drop_capabilities() -> Result<(), Missing> {
-    let wall = "capabilities";
-    for bit in 0..u64::BITS {
-        let capability = CapabilitySet::from_bits_retain(1 << bit);
-        match capability_is_in_bounding_set(capability) {
-            // Numbers beyond the last capability of this kernel.
-            Err(_) => break,
-            Ok(false) => {}
-            // Who has none outside of a user namespace may not change this set, and gains nothing by it: see below.
-            Ok(true) => drop(remove_capability_from_bounding_set(capability)),
-        }
-    }
-    clear_ambient_capability_set().of(wall, "they cannot be dropped")?;
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    set_capabilities(None, sets).of(wall, "they cannot be dropped")?;
-    rustix::thread::set_no_new_privs(true).of(wall, "they could be gained")
 }
 
 fn shell(order: &Order) -> Command {
@@ -154,11 +142,14 @@ fn shell(order: &Order) -> Command {
     };
     let mut command = Command::new("sh");
     command.arg("-c").arg(&order.script).current_dir(&order.workdir).env("TMPDIR", temp).stdin(Stdio::null());
+    if getuid().is_root() && std::env::var_os(TAR_OPTIONS).is_none() {
+        command.env(TAR_OPTIONS, "--no-same-owner");
+    }
     command
 }
 
 /// Reaps until the shell has ended; what is left then dies with this process.
-fn ended(shell: u32) -> io::Result<Report> {
+fn ended(shell: u32, over_memory: &AtomicBool) -> io::Result<Report> {
     let status = loop {
         match wait(WaitOptions::empty())? {
             Some((pid, status)) if is(pid, shell) && !status.stopped() => break status,
@@ -168,13 +159,14 @@ fn ended(shell: u32) -> io::Result<Report> {
     while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
     // Signal 0 to everybody asks whether there is anybody.
     let left_running = kill(nix::unistd::Pid::from_raw(-1), None).is_ok();
-    Ok(Report::Ended { code: exit(status), signal: status.terminating_signal(), left_running })
+    Ok(Report::Ended {
+        code: status.exit_status(),
+        signal: status.terminating_signal(),
+        left_running,
+        over_memory: over_memory.load(Ordering::Relaxed),
+    })
 }
 
 fn is(pid: Pid, number: u32) -> bool {
     u32::try_from(pid.as_raw_nonzero().get()) == Ok(number)
-}
-
-fn exit(status: WaitStatus) -> Option<i32> {
-    status.exit_status()
 }

@@ -9,6 +9,7 @@
 //! seccomp. Nothing degrades by itself: a wall that cannot be built is an answer that says so, and no shell is started.
 //! [`probe`] tries each wall in a throw-away sandbox.
 
+mod capabilities;
 mod channel;
 mod devices;
 mod git;

@@ -32,6 +32,9 @@ pub(crate) const TEMP: &str = "/tmp";
 /// user's processes does not bind the machine's own root.
 const PID_MAX: &str = "/proc/sys/kernel/pid_max";
 
+/// The least that the kernel takes for it.
+const LEAST_PIDS: u32 = 301;
+
 /// What is put onto its own place, and how.
 struct Copy {
     tree: OwnedFd,
@@ -65,16 +68,19 @@ pub(crate) fn build(profile: &Profile) -> Result<(), Missing> {
 
 /// In a process namespace of its own: shows it. Where the machine's `/proc` is masked, as in most containers, the kernel
 /// allows no other one; then that one stays, read-only, and Landlock keeps what is inside of other processes shut.
-pub(crate) fn show_processes(profile: &Profile) -> Result<(), Missing> {
+///
+/// Answers whether it is shown.
+pub(crate) fn show_processes(profile: &Profile) -> Result<bool, Missing> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     match mount("proc", "/proc", "proc", flags, None) {
         Ok(()) => {
             // Of no consequence where the kernel does not count so.
-            let _ = fs::write(PID_MAX, profile.limits.processes.to_string());
+            let _ = fs::write(PID_MAX, profile.limits.processes.max(LEAST_PIDS).to_string());
             mount_remount("/proc", flags | MountFlags::BIND | MountFlags::RDONLY, "")
-                .of(WALL, "cannot protect /proc")
+                .of(WALL, "cannot protect /proc")?;
+            Ok(true)
         }
-        Err(Errno::PERM | Errno::ACCESS) => Ok(()),
+        Err(Errno::PERM | Errno::ACCESS) => Ok(false),
         Err(error) => Err(Missing::new(WALL, format_args!("cannot mount /proc: {error}"))),
     }
 }

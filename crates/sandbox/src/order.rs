@@ -60,6 +60,8 @@ pub enum Report {
         signal: Option<i32>,
         /// Whether it left something running. That is dead too.
         left_running: bool,
+        /// Whether it and all it started were killed for using too much memory.
+        over_memory: bool,
     },
 }
 

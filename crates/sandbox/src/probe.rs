@@ -3,6 +3,7 @@
 //! A launcher runs a shell that runs the launcher's program again; that tries what must fail and what must work, and
 //! prints what happened. So every finding is about a process that is confined as commands are.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -17,9 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel;
 use crate::launch::TRY;
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::order::Report;
 use crate::profile::{Launcher, Level, Places, Sandbox};
+use crate::ruleset;
 
 /// How long a connection outward may take to be refused. Without a way out it fails at once.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -63,7 +65,7 @@ pub fn probe(launcher: &Launcher, level: Level, scratch: &Path) -> Result<Vec<Fi
         writable: Vec::new(),
         hidden: vec![scene.trial.hidden.clone()],
     };
-    let sandbox = Sandbox::new(launcher.clone(), level, places, Limits::default())
+    let sandbox = Sandbox::new(launcher.clone(), level, &places, Limits::default())
         .map_err(|error| error.to_string())?;
     let answer = run(&sandbox, &scene.trial)?;
     let mut findings: Vec<Finding> = serde_json::from_str(&answer)
@@ -174,55 +176,51 @@ pub(crate) fn try_walls(trial: &str) -> ExitCode {
     }
 }
 
+/// Everything that is tried, one finding a wall. What a level does not promise is not tried.
 fn findings(trial: &Trial) -> Vec<Finding> {
-    let mut findings = vec![
-        works("workspace", "a write in it", fs::write(trial.workspace.join("file"), CONTENT)),
-        works("temporary files", "a write", fs::write(std::env::temp_dir().join("zuno-probe"), CONTENT)),
-        fails("outside", "a write", File::options().append(true).open(&trial.outside)),
-        fails(
-            "outside",
-            "a change of mode",
-            fs::set_permissions(&trial.outside, fs::Permissions::from_mode(0o777)),
-        ),
-        fails("hidden", "a look at a file", fs::read(trial.hidden.join("secret"))),
-    ];
+    let mut found = Findings::default();
+    found.works("workspace", "a write", fs::write(trial.workspace.join("file"), CONTENT));
+    let temporary = std::env::temp_dir().join("zuno-probe");
+    found.works(
+        "temporary files",
+        "a write",
+        fs::write(&temporary, CONTENT).and(fs::remove_file(&temporary)),
+    );
+    found.fails("outside", "a write", File::options().append(true).open(&trial.outside));
+    let mode = fs::Permissions::from_mode(0o777);
+    found.fails("outside", "a change of mode", fs::set_permissions(&trial.outside, mode));
+    found.fails("hidden", "reading", fs::read(trial.hidden.join("secret")));
     if trial.level == Level::Full {
+        let git = trial.workspace.join(".git");
+        found.fails("protected", "a write to .git/config", fs::write(git.join("config"), "x"));
+        found.fails("protected", "a git hook", fs::write(git.join("hooks/pre-commit"), "x"));
+        found.fails("protected", "another name for .git", fs::rename(&git, trial.workspace.join("moved")));
+        found.fails("protected", "a write to .zuno", fs::write(trial.workspace.join(".zuno/zuno.toml"), "x"));
         for (name, outside) in &trial.namespaces {
             let called =
-                NAMESPACES.iter().find(|(known, _)| known == name).map_or(name.as_str(), |known| known.1);
-            let inside = namespace(name);
-            findings.push(Finding {
-                wall: called.to_owned(),
-                holds: inside != *outside,
-                detail: format!("{} within, {} outside", inside.display(), outside.display()),
-            });
+                NAMESPACES.iter().find(|(known, _)| known == name).map_or("namespace", |known| known.1);
+            found.add(called, namespace(name) != *outside, "of its own");
         }
-        let git = trial.workspace.join(".git");
-        findings.extend([
-            fails("protected", "a write to .git/config", fs::write(git.join("config"), "x")),
-            fails("protected", "a new git hook", fs::write(git.join("hooks/pre-commit"), "x")),
-            fails("protected", "a new name for .git", fs::rename(&git, trial.workspace.join("moved"))),
-            fails("protected", "a write to .zuno", fs::write(trial.workspace.join(".zuno/zuno.toml"), "x")),
-            works("loopback", "a connection on 127.0.0.1", loopback()),
-            fails("network", "a datagram outward", datagram()),
-        ]);
+        found.works("loopback", "a connection on 127.0.0.1", loopback());
+        found.fails("network", "a datagram outward", datagram());
     }
-    findings.extend([
-        fails(
-            "network",
-            "a connection to a service of this machine",
-            TcpStream::connect_timeout(&trial.listener, CONNECT),
-        ),
-        fails("seccomp", "a connection to a UNIX socket", UnixStream::connect(&trial.socket)),
-        fails("seccomp", "a new user namespace", nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER)),
-        fails(
-            "landlock",
-            "a look into a process outside",
-            fs::read(format!("/proc/{}/environ", trial.process)),
-        ),
-        capabilities(),
-    ]);
-    findings
+    let connected = TcpStream::connect_timeout(&trial.listener, CONNECT);
+    found.fails("network", "a connection to a server of this machine", connected);
+    found.fails(
+        "landlock",
+        "looking into a process outside",
+        fs::read(format!("/proc/{}/mem", trial.process)),
+    );
+    let (holds, version) = ruleset::version();
+    found.add("landlock", holds, &version);
+    found.fails("seccomp", "a UNIX socket", UnixStream::connect(&trial.socket));
+    let nested = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER);
+    found.fails("seccomp", "a namespace within", nested);
+    let (holds, detail) = capabilities();
+    found.add("capabilities", holds, detail);
+    let (holds, detail) = limits::in_force();
+    found.add("limits", holds, &detail);
+    found.0
 }
 
 /// Binds, connects, and passes a byte.
@@ -237,7 +235,7 @@ fn datagram() -> io::Result<usize> {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?.send_to(b"x", (Ipv4Addr::new(192, 0, 2, 1), 9))
 }
 
-fn capabilities() -> Finding {
+fn capabilities() -> (bool, &'static str) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let is_empty = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -245,25 +243,37 @@ fn capabilities() -> Finding {
     };
     let holds = ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"].into_iter().all(is_empty)
         && status.lines().any(|line| line == "NoNewPrivs:\t1");
-    Finding {
-        wall: "capabilities".to_owned(),
-        holds,
-        detail: if holds { "none, and none to be gained" } else { "there are some" }.to_owned(),
+    (holds, if holds { "none, and none to be gained" } else { "there are some" })
+}
+
+/// Findings in the order of their walls' first mention.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn works<T, E: Display>(&mut self, wall: &str, tried: &str, outcome: Result<T, E>) {
+        match outcome {
+            Ok(_) => self.add(wall, true, &format!("{tried} works")),
+            Err(error) => self.add(wall, false, &format!("{tried} does not work ({error})")),
+        }
     }
-}
 
-fn works<T, E: std::fmt::Display>(wall: &str, tried: &str, outcome: Result<T, E>) -> Finding {
-    let (holds, came) = match outcome {
-        Ok(_) => (true, "works".to_owned()),
-        Err(error) => (false, format!("fails: {error}")),
-    };
-    Finding { wall: wall.to_owned(), holds, detail: format!("{tried} {came}") }
-}
+    fn fails<T, E: Display>(&mut self, wall: &str, tried: &str, outcome: Result<T, E>) {
+        match outcome {
+            Ok(_) => self.add(wall, false, &format!("{tried} WORKS")),
+            Err(error) => self.add(wall, true, &format!("{tried} is refused ({error})")),
+        }
+    }
 
-fn fails<T, E: std::fmt::Display>(wall: &str, tried: &str, outcome: Result<T, E>) -> Finding {
-    let (holds, came) = match outcome {
-        Ok(_) => (false, "works".to_owned()),
-        Err(error) => (true, format!("is refused: {error}")),
-    };
-    Finding { wall: wall.to_owned(), holds, detail: format!("{tried} {came}") }
+    /// A wall holds if it does in every way that was tried.
+    fn add(&mut self, wall: &str, holds: bool, detail: &str) {
+        match self.0.iter_mut().find(|finding| finding.wall == wall) {
+            Some(finding) => {
+                finding.holds &= holds;
+                finding.detail.push_str("; ");
+                finding.detail.push_str(detail);
+            }
+            None => self.0.push(Finding { wall: wall.to_owned(), holds, detail: detail.to_owned() }),
+        }
+    }
 }

@@ -115,7 +115,7 @@ impl Sandbox {
     pub fn new(
         launcher: Launcher,
         level: Level,
-        places: Places,
+        places: &Places,
         limits: Limits,
     ) -> Result<Self, InvalidProfile> {
         let workspace = places.workspace.canonicalize().map_err(|error| InvalidProfile::Path {

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
-    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
 
 use crate::devices;
@@ -32,6 +32,20 @@ pub(crate) fn restrict(profile: &Profile) -> Result<(), Missing> {
         return Err(Missing::new(WALL, doing));
     }
     Ok(())
+}
+
+/// Whether Landlock does what is needed here, and which of its versions there is. Restricts this process.
+pub(crate) fn version() -> (bool, String) {
+    let rules = Ruleset::default().handle_access(AccessFs::from_write(LEAST));
+    let status = rules.and_then(Ruleset::create).and_then(RulesetCreated::restrict_self);
+    match status.map(|status| status.landlock) {
+        Ok(LandlockStatus::Available { effective_abi, kernel_abi }) => {
+            let version = kernel_abi.unwrap_or(effective_abi as i32);
+            (effective_abi >= LEAST, format!("version {version} of its interface"))
+        }
+        Ok(other) => (false, format!("{other:?}")),
+        Err(error) => (false, error.to_string()),
+    }
 }
 
 fn build(profile: &Profile) -> Result<RulesetCreated, RulesetError> {

@@ -96,6 +96,8 @@ pub(crate) enum Exit {
     Code(i32),
     /// A signal killed it.
     Signal(i32),
+    /// It and all it started used too much memory.
+    OverMemory,
     /// It was never started, since a wall is missing.
     Refused(String),
 }
@@ -117,6 +119,7 @@ impl Group {
         let status = self.child.inner_mut().wait().await?;
         Ok(match self.report().await {
             Some(Report::Refused { problem }) => (Exit::Refused(problem), false),
+            Some(Report::Ended { over_memory: true, .. }) => (Exit::OverMemory, false),
             Some(Report::Ended { code: Some(code), left_running, .. }) => (Exit::Code(code), left_running),
             Some(Report::Ended { signal: Some(signal), left_running, .. }) => {
                 (Exit::Signal(signal), left_running)

@@ -313,6 +313,11 @@ fn answer(end: &End, timeout: Duration, left_running: bool, capture: Capture) ->
     let mut text = match end {
         End::Exited(Ok((Exit::Code(code), _))) => format!("exit code {code}"),
         End::Exited(Ok((Exit::Signal(signal), _))) => format!("killed by signal {signal}"),
+        End::Exited(Ok((Exit::OverMemory, _))) => {
+            "killed with everything it started: together they used more memory than commands may; run fewer at once, or \
+             tell the user about memory_mib in [sandbox] of zuno.toml"
+                .into()
+        }
         End::Exited(Ok((Exit::Refused(problem), _))) => {
             return ToolOutput::failed(format!(
                 "the command was not run, since the sandbox it has to run in cannot be built. {problem}. `zuno doctor` \

@@ -90,7 +90,7 @@ mod tests {
             writable: Vec::new(),
             hidden: Vec::new(),
         };
-        Sandbox::new(launcher, Level::Full, places, Limits::default()).unwrap()
+        Sandbox::new(launcher, Level::Full, &places, Limits::default()).unwrap()
     }
 
     #[test]

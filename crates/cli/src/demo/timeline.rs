@@ -298,8 +298,17 @@ mod tests {
         let (trigger, max_requests) = (TurnTrigger::Input { rows: Vec::new() }, domain::REQUESTS_PER_TURN);
         let lane = domain::LaneId::main();
         let (goal, wait_over) = (None, None);
-        let started =
-            EventBody::TurnStarted { turn, lane, agent, model, trigger, goal, max_requests, wait_over };
+        let started = EventBody::TurnStarted {
+            turn,
+            lane,
+            agent,
+            model,
+            trigger,
+            goal,
+            max_requests,
+            wait_over,
+            confinement: None,
+        };
         let asked =
             EventBody::ModelRequested { turn, request: 1, attempt: 1, estimated_input: 10, charged_to: None };
         vec![event(1, "w-1", started), event(2, "w-1", asked), event(3, "w-2", EventBody::TurnLost { turn })]

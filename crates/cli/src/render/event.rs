@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use domain::{
-    CallOutcome, Condition, Event, EventBody, InputCancelReason, InputKind, ModelCall, TurnOutcome,
-    TurnTrigger, WaitOver,
+    CallOutcome, Condition, Confinement, Event, EventBody, InputCancelReason, InputKind, ModelCall,
+    TurnOutcome, TurnTrigger, WaitOver,
 };
 
 use super::goal::{active_time, status_words, wait_words};
@@ -140,14 +140,19 @@ fn of_goal(body: &EventBody) -> String {
 
 fn of_turn(body: &EventBody) -> String {
     match body {
-        EventBody::TurnStarted { turn, agent, model, trigger, goal, wait_over, .. } => {
+        EventBody::TurnStarted { turn, agent, model, trigger, goal, wait_over, confinement, .. } => {
             let cause = match trigger {
                 TurnTrigger::Input { .. } if goal.is_some() => "input under the Goal".to_owned(),
                 TurnTrigger::Input { .. } => "input".to_owned(),
                 TurnTrigger::Goal { continuation, .. } => format!("Goal continuation {continuation}"),
             };
             let waited = wait_over.as_ref().map(waited).unwrap_or_default();
-            format!("turn {turn} started: {cause} ({agent}, {model}){waited}")
+            let walls = match confinement {
+                Some(Confinement::Off) => ", commands WITHOUT A SANDBOX",
+                Some(Confinement::Landlock) => ", commands behind Landlock alone",
+                Some(Confinement::Full) | None => "",
+            };
+            format!("turn {turn} started: {cause} ({agent}, {model}){waited}{walls}")
         }
         EventBody::TurnStopRequested { turn, reason } => format!("turn {turn} asked to stop: {reason}"),
         EventBody::ModelRequested { turn, request, attempt, .. } => {

@@ -1,5 +1,7 @@
 //! `zuno doctor`: what this program stands on, and whether it holds.
 
+mod walls;
+
 use std::fmt::Write as _;
 
 use std::collections::BTreeSet;
@@ -22,8 +24,9 @@ use crate::render;
 
 /// What `zuno doctor --help` says first.
 pub(crate) const HELP: &str = "\
-Checks the environment, the configuration and the store. The store is compared with its log event by event, which takes \
-a while for a large one; it may be in use meanwhile. Exit code 5 if something is wrong.";
+Checks the environment, the sandbox of commands, the configuration and the store. The walls of the sandbox are tried \
+in a throw-away folder. The store is compared with its log event by event, which takes a while for a large one; it may \
+be in use meanwhile. Exit code 5 if something is wrong.";
 
 /// Arguments of `doctor`: none of its own.
 #[derive(Debug, Args)]
@@ -34,6 +37,7 @@ pub(crate) struct DoctorArgs {}
 struct Report {
     zuno: &'static str,
     platform: Vec<String>,
+    sandbox: Vec<String>,
     configuration: Vec<String>,
     store: Vec<String>,
     findings: Vec<String>,
@@ -44,11 +48,13 @@ pub(crate) async fn run(context: &Context, _: DoctorArgs) -> Result<Exit, CliErr
     let mut report = Report {
         zuno: env!("CARGO_PKG_VERSION"),
         platform: platform(),
+        sandbox: Vec::new(),
         configuration: Vec::new(),
         store: Vec::new(),
         findings: Vec::new(),
     };
     check_configuration(context, &mut report);
+    check_walls(context, &mut report);
     check_store(context, &mut report).await?;
     let exit = if report.findings.is_empty() { Exit::Done } else { Exit::Environment };
     context.out.answer(&report, || text(&report))?;
@@ -66,9 +72,17 @@ fn platform() -> Vec<String> {
     } else {
         "file tools: kept beneath the workspace root, step by step in this program".to_owned()
     });
-    // TODO(the sandbox): say what is enforced once commands run in one.
-    lines.push("commands: not sandboxed in this build; they can do whatever you can".to_owned());
     lines
+}
+
+/// What holds in this workspace; without a readable configuration, what holds by default.
+fn check_walls(context: &Context, report: &mut Report) {
+    let config =
+        Config::of_process().and_then(|config| Ok(config.in_workspace(Path::new(context.workspace()))?.0));
+    let table = config.map(|config| config.sandbox().clone()).unwrap_or_default();
+    let (lines, wrong) = walls::check(&table);
+    report.sandbox = lines;
+    report.findings.extend(wrong);
 }
 
 fn check_configuration(context: &Context, report: &mut Report) {
@@ -220,9 +234,12 @@ async fn deep_check(
 
 fn text(report: &Report) -> String {
     let mut out = format!("zuno {}\n", report.zuno);
-    for (name, lines) in
-        [("platform", &report.platform), ("configuration", &report.configuration), ("store", &report.store)]
-    {
+    for (name, lines) in [
+        ("platform", &report.platform),
+        ("sandbox", &report.sandbox),
+        ("configuration", &report.configuration),
+        ("store", &report.store),
+    ] {
         let _ = writeln!(out, "\n{name}");
         for line in lines {
             let _ = writeln!(out, "  {}", render::wrapped(4, line));

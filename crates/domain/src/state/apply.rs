@@ -234,7 +234,17 @@ impl Core {
 
     fn apply_to_turn(&mut self, event: &Event) {
         match &event.body {
-            EventBody::TurnStarted { turn, lane, agent, model, trigger, goal, max_requests, wait_over } => {
+            EventBody::TurnStarted {
+                turn,
+                lane,
+                agent,
+                model,
+                trigger,
+                goal,
+                max_requests,
+                wait_over,
+                ..
+            } => {
                 let running = RunningTurn {
                     number: *turn,
                     agent: agent.clone(),

@@ -55,6 +55,7 @@ fn start(state: &mut SessionState, at: i64, turn: u64, lane: LaneId) {
             goal: Some(GoalBinding { goal_id: GOAL, revision: Revision(1) }),
             max_requests: 9,
             wait_over: None,
+            confinement: None,
         },
     );
 }

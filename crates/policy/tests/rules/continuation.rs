@@ -252,8 +252,14 @@ fn t11_a_client_that_asks_first_admits_input_and_no_goal_turn() {
     let RuntimeCommand::AdmitTurn { lane, owner, model, max_requests, .. } = admit(&owner(1)) else {
         panic!()
     };
-    let input_only =
-        RuntimeCommand::AdmitTurn { lane, owner, model, scope: policy::Scope::InputOnly, max_requests };
+    let input_only = RuntimeCommand::AdmitTurn {
+        lane,
+        owner,
+        model,
+        scope: policy::Scope::InputOnly,
+        max_requests,
+        confinement: None,
+    };
     assert_eq!(code(world.runtime(&input_only)), Code::NotDue);
     assert_eq!(world.goal().continuations, 0, "the Goal waits for another worker or the person");
     world.submit("go");

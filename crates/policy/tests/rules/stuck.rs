@@ -111,7 +111,16 @@ fn t12_the_bound_of_requests_is_configurable_and_capped() {
             panic!()
         };
         let max_requests = u32::try_into(asked).unwrap();
-        world.runtime(&RuntimeCommand::AdmitTurn { lane, owner, model, scope, max_requests }).unwrap();
+        world
+            .runtime(&RuntimeCommand::AdmitTurn {
+                lane,
+                owner,
+                model,
+                scope,
+                max_requests,
+                confinement: None,
+            })
+            .unwrap();
         let turn = world.running().number;
         repeat(&mut world, gets, |n| format!("{n}"), CallOutcome::Invalid);
         assert_eq!(code(world.runtime(&begin(turn))), Code::LimitExceeded, "{asked}");

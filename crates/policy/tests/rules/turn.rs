@@ -80,6 +80,7 @@ fn t4_a_lane_that_does_not_exist_runs_no_turn() {
         model: "m".parse().unwrap(),
         scope: policy::Scope::All,
         max_requests: 9.try_into().unwrap(),
+        confinement: None,
     };
     assert_eq!(code(world.runtime(&command)), Code::InvalidInput);
 }

@@ -418,6 +418,7 @@ pub(crate) fn admit(owner: &Owner) -> RuntimeCommand {
         model: "m".parse().unwrap(),
         scope: policy::Scope::All,
         max_requests: REQUESTS_PER_TURN.try_into().unwrap(),
+        confinement: None,
     }
 }
 

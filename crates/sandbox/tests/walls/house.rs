@@ -36,22 +36,36 @@ impl House {
 
     /// A house that `furnish` fills before the walls are planned.
     pub(crate) fn at(level: Level, furnish: impl FnOnce(&Path)) -> Self {
-        let parent = tempfile::tempdir().unwrap();
+        Self::build(tempfile::tempdir().unwrap(), level, Limits::default(), |places| {
+            furnish(&places.workspace)
+        })
+    }
+
+    /// A house in a directory that has something already, with other places.
+    pub(crate) fn around(parent: TempDir, change: impl FnOnce(&mut Places)) -> Self {
+        Self::build(parent, Level::Full, Limits::default(), change)
+    }
+
+    pub(crate) fn with_limits(limits: Limits) -> Self {
+        Self::build(tempfile::tempdir().unwrap(), Level::Full, limits, |_| {})
+    }
+
+    fn build(parent: TempDir, level: Level, limits: Limits, change: impl FnOnce(&mut Places)) -> Self {
         let place = |name: &str| parent.path().join(name);
         for name in ["root", "outside", "hidden", "cache"] {
-            fs::create_dir(place(name)).unwrap();
+            fs::create_dir_all(place(name)).unwrap();
         }
         fs::write(place("outside/file"), "untouched").unwrap();
         fs::write(place("hidden/file"), "secret").unwrap();
         fs::write(place("secret"), "secret").unwrap();
-        furnish(&place("root"));
-        let places = Places {
+        let mut places = Places {
             workspace: place("root"),
             temp: place("temp"),
             writable: vec![place("cache"), place("absent")],
             hidden: vec![place("hidden"), place("secret")],
         };
-        let sandbox = Sandbox::new(launcher(), level, places, Limits::default()).unwrap();
+        change(&mut places);
+        let sandbox = Sandbox::new(launcher(), level, &places, limits).unwrap();
         Self { parent, sandbox, network: false }
     }
 
@@ -81,7 +95,8 @@ impl House {
         let mut command = Command::new(&launcher.program);
         command
             .args(&launcher.arguments)
-            .env("P", self.place(""))
+            .env("P", self.parent.path().canonicalize().unwrap())
+            .env("OUTER", std::process::id().to_string())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(writer.try_clone().unwrap())
             .stderr(writer);

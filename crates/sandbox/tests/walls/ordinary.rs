@@ -10,7 +10,8 @@ use crate::house::House;
 #[test]
 fn the_shell_s_end_is_told_as_it_was() {
     let house = House::new();
-    let ended = |code, signal, left_running| Some(Report::Ended { code, signal, left_running });
+    let ended =
+        |code, signal, left_running| Some(Report::Ended { code, signal, left_running, over_memory: false });
     assert_eq!(house.run("exit 3").report, ended(Some(3), None, false));
     assert_eq!(house.run("kill -9 $$").report, ended(None, Some(9), false));
     assert_eq!(house.run("kill -TERM $$").report, ended(None, Some(15), false));

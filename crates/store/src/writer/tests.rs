@@ -125,6 +125,7 @@ fn looking(session: u128, calls: u32) -> Vec<Command> {
         model: "scripted".parse().unwrap(),
         scope: policy::Scope::All,
         max_requests: NonZeroU32::MIN,
+        confinement: None,
     };
     let turn = TurnNumber(1);
     let call = |_| ModelCall { tool: "look".to_owned(), arguments: "{}".to_owned() };

@@ -136,6 +136,7 @@ pub(crate) fn admit_turn() -> RuntimeCommand {
         model,
         scope: policy::Scope::All,
         max_requests: NonZeroU32::new(250).unwrap(),
+        confinement: None,
     }
 }
 
