@@ -73,7 +73,7 @@ async fn offered(world: &World, agent: &str, mode: Mode, shop: Shop) -> Vec<&'st
 }
 
 /// One more tool for each capability that no real one needs, one for two and one for none.
-fn of_every_capability() -> Shop {
+pub(crate) fn of_every_capability() -> Shop {
     use Capability as C;
     let more = vec![
         Claims::tool("needs_network", &[C::Network]),
@@ -130,7 +130,7 @@ async fn play(
     results.into_iter().map(|(_, outcome, text)| (outcome, text)).collect()
 }
 
-fn told(results: &[(CallOutcome, String)]) -> String {
+pub(crate) fn told(results: &[(CallOutcome, String)]) -> String {
     let lines: Vec<_> = results.iter().map(|(outcome, text)| format!("{}: {text}", outcome.name())).collect();
     lines.join("\n")
 }
@@ -211,8 +211,8 @@ async fn c4_in_plan_mode_a_tool_that_is_not_on_the_list_is_denied_whoever_brough
 }
 
 /// Hands a model requests without any prompt: no system text, no tools, no work state.
-struct Unprompted {
-    inner: Arc<dyn Model>,
+pub(crate) struct Unprompted {
+    pub(crate) inner: Arc<dyn Model>,
 }
 
 #[async_trait]
@@ -241,7 +241,7 @@ impl Model for Unprompted {
 }
 
 /// What a model does that never read a prompt.
-fn tries() -> Vec<(&'static str, Value)> {
+pub(crate) fn tries() -> Vec<(&'static str, Value)> {
     vec![
         ("write_file", json!({ "path": "a", "content": "x" })),
         ("edit_file", json!({ "path": "a", "old_string": "x", "new_string": "y" })),

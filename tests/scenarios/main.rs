@@ -8,6 +8,7 @@ mod calls;
 mod capability;
 mod continuation;
 mod goal;
+mod guidance;
 mod human;
 mod inbox;
 mod incidents;

@@ -12,12 +12,13 @@ use domain::{
     Timestamp,
 };
 use runtime::{
-    Asking, Engine, Model, NewGoal, PlanAccepted, Prompt, Scope, SessionView, Sessions, Step, Tool, Toolbox,
-    TurnLimits, UserDoor, Workplace, Workshop,
+    Asking, Engine, Model, NewGoal, PlanAccepted, Prompt, Scope, SessionView, Sessions, Sight, Step, Tool,
+    Toolbox, TurnLimits, UserDoor, Workplace, Workshop,
 };
 use serde_json::{Value, json};
 use store::{Clock, ManualClock, Store, StoreUrl, SystemClock};
 use tempfile::TempDir;
+use tools::Guidance;
 
 use crate::tape::Tape;
 
@@ -285,7 +286,10 @@ impl Workshop for Shop {
         let workspace = Arc::new(workspace);
         let mut all = tools::all(Arc::clone(&workspace), tools::Secrets::default(), None);
         all.extend(self.more.iter().cloned());
+        let guidance = Guidance::read(&workspace, Path::new(root), None, &Sight::default());
+        all.extend(guidance.tool());
         let toolbox = Toolbox::new(root, all, self.allowed.clone(), Arc::clone(&self.rules));
+        let toolbox = toolbox.with_instructions(guidance.instructions());
         Ok(Workplace { toolbox, inspection: workspace, limits: self.limits })
     }
 }

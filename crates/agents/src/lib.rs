@@ -7,11 +7,13 @@
 //!
 //! The tour: a [`Role`] is a row of one table. [`is_offered`] and [`call_grant`] narrow it to one tool. [`WORK_TOOLS`]
 //! lists the tools that act on the session itself. [`PermissionRules`] say of one call what a person's configuration
-//! wants. [`system_prompt`] is the stable head of every request and [`work_state_section`] its changing tail.
+//! wants. [`system_prompt`] is the stable head of every request, with the [`Instructions`] that people wrote at its end, and
+//! [`work_state_section`] its changing tail.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod catalog;
+mod instructions;
 mod overlay;
 mod permission;
 mod prompt;
@@ -20,6 +22,10 @@ mod role;
 mod work_state;
 
 pub use catalog::{WORK_TOOLS, WorkTool};
+pub use instructions::{
+    InstructionFile, InstructionOwner, Instructions, PROJECT_INSTRUCTION_BYTES, SkillSummary,
+    USER_INSTRUCTION_BYTES,
+};
 pub use overlay::{ToolAllowList, call_grant, effective_grant, is_offered};
 pub use permission::{
     CallSubject, InvalidRule, Judgement, PermissionRule, PermissionRules, RuleEntry, Verdict,

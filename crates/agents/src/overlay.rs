@@ -70,6 +70,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::permission::{CallSubject, PermissionRule, PermissionRules, RuleEntry, Verdict};
     use crate::role::{role, roles};
 
     fn only(names: &[&str]) -> ToolAllowList {
@@ -115,7 +116,65 @@ mod tests {
         prop_oneof![1 => Just(ToolAllowList::All), 4 => names.prop_map(ToolAllowList::Only)]
     }
 
+    fn sets() -> impl Strategy<Value = CapabilitySet> {
+        let some = proptest::sample::subsequence(Capability::ALL.to_vec(), 0..=Capability::ALL.len());
+        some.prop_map(|some| CapabilitySet::of(&some))
+    }
+
+    fn rule_sets() -> impl Strategy<Value = PermissionRules> {
+        let verdict = prop_oneof![Just(Verdict::Allow), Just(Verdict::Ask), Just(Verdict::Deny)];
+        let entry = (verdict, "[a-c*]", proptest::option::of("[a-c]{1,2}|\\*\\*"));
+        let rule = entry.prop_map(|(verdict, tool, path)| {
+            let entry = RuleEntry { verdict, tool: Some(tool), path, command: None };
+            PermissionRule::new("a rule", &entry).unwrap()
+        });
+        proptest::collection::vec(rule, 0..6).prop_map(|rules| PermissionRules::new(rules).unwrap())
+    }
+
+    fn verdict(rules: &PermissionRules, tool: &str, requires: CapabilitySet, path: &str) -> Verdict {
+        let paths = [path.to_owned()];
+        let (workspace, command) = ("/w", None);
+        let (is_external, is_confined) = (false, false);
+        let subject =
+            CallSubject { tool, requires, is_external, workspace, paths: &paths, command, is_confined };
+        rules.judge(&subject).verdict
+    }
+
     proptest! {
+        /// Role, mode, parent, list of tools, and rules of the user, the project and one run: what is granted is never
+        /// more than any of them lets through, and whatever a project adds without trust only takes away.
+        #[test]
+        fn c2_c9_the_effective_grant_is_never_larger_than_any_part(
+            (at, in_plan_mode) in (0..roles().len(), any::<bool>()),
+            (parent, requires) in (sets(), sets()),
+            (own_list, project_list) in (lists(), lists()),
+            (own, project, tool, path) in (rule_sets(), rule_sets(), "[a-c]", "[a-c]{1,2}"),
+        ) {
+            let role = &roles()[at];
+            let mode = if in_plan_mode { Mode::Plan } else { Mode::Work };
+            let effective = effective_grant(role, mode).intersect(parent);
+            for capability in effective.iter() {
+                prop_assert!(role.grant.holds(capability) && parent.holds(capability));
+                prop_assert!(mode == Mode::Work || PLAN_MODE.holds(capability));
+            }
+            // A call that its admission lets through needs nothing that any part withholds.
+            let list = own_list.clone().intersect(&project_list);
+            let grant = call_grant(role, &list, &tool, requires);
+            let of_child = CallGrant { grant: grant.grant.intersect(parent), ..grant.clone() };
+            if policy::check_call(&tool, &of_child, mode).is_ok() {
+                prop_assert!(requires.missing_from(effective).next().is_none());
+                prop_assert!(own_list.allows(&tool) && project_list.allows(&tool));
+                prop_assert!(policy::check_call(&tool, &grant, mode).is_ok(), "a parent only takes away");
+                prop_assert!(is_offered(role, mode, &list, &tool, requires));
+                prop_assert!(policy::check_call(&tool, &of_child, Mode::Work).is_ok(), "a mode only takes away");
+            }
+            // Rules: an untrusted project makes each verdict stricter or leaves it, and nobody lifts a denial.
+            let alone = verdict(&own, &tool, requires, &path);
+            prop_assert!(verdict(&own.clone().narrowed_by(&project), &tool, requires, &path) >= alone);
+            let trusted = verdict(&own.clone().preceded_by(&project), &tool, requires, &path);
+            prop_assert!(trusted == Verdict::Deny || alone != Verdict::Deny);
+        }
+
         #[test]
         fn c2_an_allow_list_only_narrows(one in lists(), other in lists(), tool in "[a-e]") {
             let both = one.clone().intersect(&other);

@@ -2,6 +2,7 @@
 
 use domain::{Condition, Mode, WaitOver, is_invisible};
 
+use crate::instructions::Instructions;
 use crate::role::Role;
 
 const BASE: &str = include_str!("prompts/base.md");
@@ -9,8 +10,15 @@ const DELIVERY: &str = include_str!("prompts/delivery.md");
 const EXECUTION_PLAN: &str = include_str!("prompts/execution-plan.md");
 const PLAN_MODE: &str = include_str!("prompts/plan-mode.md");
 
-/// The system prompt of a turn. Equal arguments give equal bytes, so that prompt caches hold (V3).
-pub fn system_prompt(role: &Role, mode: Mode, workspace: &str) -> String {
+/// The system prompt of a turn. Equal arguments give equal bytes, so that prompt caches hold (V3). Skills are named to
+/// whom has the tool to load them.
+pub fn system_prompt(
+    role: &Role,
+    mode: Mode,
+    workspace: &str,
+    instructions: &Instructions,
+    loads_skills: bool,
+) -> String {
     // A folder's name may hold a line break; it is no place for further instructions.
     let shown = |c: char| if is_invisible(c) { char::REPLACEMENT_CHARACTER } else { c };
     let workspace: String = workspace.chars().map(shown).collect();
@@ -30,6 +38,7 @@ pub fn system_prompt(role: &Role, mode: Mode, workspace: &str) -> String {
     prompt.push_str("# Workspace\n\nThe workspace root is `");
     prompt.push_str(&workspace);
     prompt.push_str("`.\n");
+    instructions.push_to(&mut prompt, loads_skills);
     prompt
 }
 

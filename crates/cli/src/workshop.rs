@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use runtime::{Toolbox, TurnLimits, Workplace, Workshop};
+use domain::{Capability, CapabilitySet};
+use runtime::{Sight, Toolbox, TurnLimits, Workplace, Workshop};
 use store::StoreUrl;
-use tools::Workspace;
+use tools::{Guidance, Workspace};
 
 use crate::config::{Config, ConfigError, Limits, process_environment};
 use crate::context::Context;
@@ -20,8 +21,8 @@ pub(crate) struct LocalWorkshop {
     config: Config,
     asked: Option<Confinement>,
     store: StoreUrl,
-    /// What was said last of what the user has to know, by workspace.
-    said: Mutex<BTreeMap<PathBuf, String>>,
+    /// What was said last of what the user has to know, by workspace and subject.
+    said: Mutex<BTreeMap<(PathBuf, &'static str), String>>,
 }
 
 /// What a person must not overlook.
@@ -43,18 +44,31 @@ impl LocalWorkshop {
     pub(crate) fn config_in(&self, workspace: &Path) -> Result<Config, ConfigError> {
         let (config, notice) = self.config.in_workspace(workspace)?;
         let no_walls =
-            (self.walls(&config).confinement() == domain::Confinement::Off).then(|| NO_WALLS.to_owned());
-        let notice = notice.map(|notice| format!("zuno: {}", output::for_stderr(2, &notice)));
-        let to_say = no_walls.into_iter().chain(notice).collect::<Vec<_>>().join("\n");
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.get(workspace).map_or("", String::as_str) != to_say {
-            if !to_say.is_empty() {
-                output::remark(&to_say);
-            }
-            said.insert(workspace.to_owned(), to_say);
-        }
+            if self.walls(&config).confinement() == domain::Confinement::Off { NO_WALLS } else { "" };
+        self.say_once((workspace.to_owned(), "walls"), no_walls);
+        self.say_once((workspace.to_owned(), "trust"), notice.as_deref().unwrap_or_default());
         Ok(config)
     }
+
+    /// Says what is not what was said of it last.
+    fn say_once(&self, about: (PathBuf, &'static str), text: &str) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.get(&about).map_or("", String::as_str) != text {
+            for line in text.lines() {
+                output::remark(&format!("zuno: {}", output::for_stderr(2, line)));
+            }
+            said.insert(about, text.to_owned());
+        }
+    }
+}
+
+/// The texts for agents that hold in a workspace, as they are at this moment.
+pub(crate) fn guidance(config: &Config, files: &Workspace, workspace: &str) -> Guidance {
+    let rules = Arc::new(config.limits().permissions.clone());
+    let reads = CapabilitySet::of(&[Capability::ReadWorkspace]);
+    let sight = Sight::new(rules, workspace, ("read_file", reads), false);
+    let here = std::env::current_dir().unwrap_or_default();
+    Guidance::read(files, &here, config.path().parent(), &sight)
 }
 
 #[async_trait]
@@ -66,10 +80,14 @@ impl Workshop for LocalWorkshop {
         let walls = self.walls(&config);
         let confinement = walls.confinement();
         let walls = walls.around(files.root()).map_err(io::Error::other)?;
-        let tools = tools::all(Arc::clone(&files), config.secrets(), walls);
+        let mut tools = tools::all(Arc::clone(&files), config.secrets(), walls);
+        let guidance = guidance(&config, &files, workspace);
+        self.say_once((path.to_owned(), "texts"), &guidance.problems().collect::<Vec<_>>().join("\n"));
+        tools.extend(guidance.tool());
         let Limits { tools: allowed, permissions, max_requests, budgets, .. } = config.limits().clone();
+        let toolbox = Toolbox::new(workspace, tools, allowed, Arc::new(permissions));
         Ok(Workplace {
-            toolbox: Toolbox::new(workspace, tools, allowed, Arc::new(permissions)),
+            toolbox: toolbox.with_instructions(guidance.instructions()),
             inspection: files,
             limits: TurnLimits { max_requests, proposed_budgets: budgets, confinement: Some(confinement) },
         })

@@ -250,12 +250,11 @@ impl Driver<'_> {
     ///
     /// The request begins with its commit, so the line that opens a continuation is part of the history by then.
     async fn request(&mut self) -> Result<ModelRequest, Leave> {
-        let state = self.turn.state();
-        let mode = state.core.mode;
-        let workspace = state.core.workspace.as_deref().unwrap_or_default();
+        let mode = self.turn.state().core.mode;
+        let tools = self.around.toolbox.offered(self.role, mode);
         let mut request = ModelRequest {
-            system: agents::system_prompt(self.role, mode, workspace),
-            tools: self.around.toolbox.offered(self.role, mode),
+            system: self.around.toolbox.system_prompt(self.role, mode, &tools),
+            tools,
             history: Vec::new(),
             work_state: self.work_state(),
         };

@@ -26,6 +26,10 @@ mod work_tools;
 mod worker;
 mod workshop;
 
+pub use agents::{
+    InstructionFile, InstructionOwner, Instructions, PROJECT_INSTRUCTION_BYTES, SkillSummary,
+    USER_INSTRUCTION_BYTES,
+};
 pub use door::{NewGoal, Prompt, UserDoor};
 pub use drive::{Driven, Observer};
 pub use outlook::{Outlook, Remedy};

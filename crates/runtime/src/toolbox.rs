@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agents::{PermissionRules, Role, ToolAllowList, Verdict};
+use agents::{Instructions, PermissionRules, Role, ToolAllowList, Verdict};
 use domain::{CapabilitySet, Effect, Mode};
 use policy::{CallGrant, Permission};
 use serde_json::{Map, Value};
@@ -18,7 +18,11 @@ pub struct Toolbox {
     tools: Vec<Arc<dyn Tool>>,
     allowed: ToolAllowList,
     rules: Arc<PermissionRules>,
+    instructions: Arc<Instructions>,
 }
+
+/// The tool that gives the text of a skill.
+const LOAD_SKILL: &str = "load_skill";
 
 /// What answers to a tool's name.
 pub(crate) enum Found<'a> {
@@ -36,7 +40,19 @@ impl Toolbox {
         allowed: ToolAllowList,
         rules: Arc<PermissionRules>,
     ) -> Self {
-        Self { workspace: workspace.to_owned(), tools, allowed, rules }
+        Self { workspace: workspace.to_owned(), tools, allowed, rules, instructions: Arc::default() }
+    }
+
+    /// With what people wrote for agents here. It becomes part of the prompt, and of nothing else (C7).
+    #[must_use]
+    pub fn with_instructions(self, instructions: Instructions) -> Self {
+        Self { instructions: Arc::new(instructions), ..self }
+    }
+
+    /// The system prompt of this agent in a mode: the same for as long as this toolbox is used, which is a turn (V3).
+    pub(crate) fn system_prompt(&self, role: &Role, mode: Mode, offered: &[ToolSpec]) -> String {
+        let loads_skills = offered.iter().any(|spec| spec.name == LOAD_SKILL);
+        agents::system_prompt(role, mode, &self.workspace, &self.instructions, loads_skills)
     }
 
     /// The names of all tools, offered or not.

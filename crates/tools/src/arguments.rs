@@ -30,6 +30,8 @@ const OTHER_NAMES: &[(&str, &[&str])] = &[
             "directory",
         ],
     ),
+    ("name", &["skill", "skill_name", "skillName"]),
+    ("file", &["path", "resource"]),
     ("old_string", &["old", "old_str", "old_text", "oldString", "oldText"]),
     ("new_string", &["new", "new_str", "new_text", "newString", "newText"]),
     ("replace_all", &["replaceAll", "all"]),

@@ -14,11 +14,14 @@ mod glob;
 mod grep;
 mod group;
 mod guard;
+mod guidance;
 mod list_dir;
+mod load_skill;
 mod read_file;
 mod replacement;
 mod secrets;
 mod shell;
+mod skills;
 mod version;
 mod walk;
 mod walls;
@@ -31,6 +34,7 @@ mod fixture;
 
 use std::sync::Arc;
 
+pub use guidance::Guidance;
 pub use secrets::Secrets;
 pub use workspace::{Workspace, WorkspaceError};
 

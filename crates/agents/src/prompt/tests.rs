@@ -4,9 +4,14 @@ use super::*;
 use crate::catalog::WORK_TOOLS;
 use crate::role::{role, roles};
 
+/// Without texts of people.
+fn bare(role: &Role, mode: Mode, workspace: &str) -> String {
+    system_prompt(role, mode, workspace, &Instructions::default(), true)
+}
+
 fn prompt_of(agent: &str) -> String {
     let mode = if agent == policy::PLAN_AGENT { Mode::Plan } else { Mode::Work };
-    system_prompt(role(&agent.parse().unwrap()).unwrap(), mode, "/home/ada/project")
+    bare(role(&agent.parse().unwrap()).unwrap(), mode, "/home/ada/project")
 }
 
 /// The chapters of a prompt that are headed so.
@@ -68,15 +73,15 @@ fn a2_no_prompt_asks_for_a_plan_for_simple_work() {
 #[test]
 fn only_plan_mode_speaks_of_plan_mode() {
     for role in roles() {
-        assert!(!system_prompt(role, Mode::Work, "/w").contains("# Plan mode"));
-        assert_eq!(chapters(&system_prompt(role, Mode::Plan, "/w"), "# Plan mode\n").len(), 1);
+        assert!(!bare(role, Mode::Work, "/w").contains("# Plan mode"));
+        assert_eq!(chapters(&bare(role, Mode::Plan, "/w"), "# Plan mode\n").len(), 1);
     }
 }
 
 #[test]
 fn the_name_of_the_workspace_adds_no_line() {
-    let plain = system_prompt(&roles()[0], Mode::Work, "/w/ x");
-    let odd = system_prompt(&roles()[0], Mode::Work, "/w/\nx");
+    let plain = bare(&roles()[0], Mode::Work, "/w/ x");
+    let odd = bare(&roles()[0], Mode::Work, "/w/\nx");
     assert_eq!(odd.lines().count(), plain.lines().count());
     assert!(odd.contains("`/w/\u{fffd}x`"));
 }

@@ -222,7 +222,7 @@ fn an_error_names_file_line_and_key_and_shows_no_value_that_may_be_secret() {
     .collect();
     assert!(!said.join("\n").contains("very-secret"));
     insta::assert_snapshot!(said.join("\n"), @r#"
-    ~/.config/zuno/zuno.toml:1: unknown field `default_modle`, expected one of `default_model`, `default_agent`, `tools`, `budgets`, `turns`, `goal`, `models`, `mcp`, `permissions`
+    ~/.config/zuno/zuno.toml:1: unknown field `default_modle`, expected one of `default_model`, `default_agent`, `tools`, `budgets`, `turns`, `goal`, `models`, `sandbox`, `mcp`, `permissions`
     ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid value: integer `0`, expected a whole number from 1
     ~/.config/zuno/zuno.toml:2: `budgets.turns`: invalid value: integer `-1`, expected a whole number from 1
     ~/.config/zuno/zuno.toml:2: `budgets.tokens`: invalid type: floating point `1.5`, expected a whole number from 1

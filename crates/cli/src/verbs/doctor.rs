@@ -21,6 +21,7 @@ use crate::config::{self, Config, ConfigError, process_environment};
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
 use crate::render;
+use crate::workshop;
 
 /// What `zuno doctor --help` says first.
 pub(crate) const HELP: &str = "\
@@ -121,6 +122,7 @@ fn check_configuration(context: &Context, report: &mut Report) {
         render::active_time(limits.budgets.active_ms.get())
     ));
     report.configuration.push(format!("a turn makes at most {} model requests", limits.max_requests));
+    check_guidance(context, &config, report);
     report.findings.extend(unknown_tools(context, &limits.tools));
     report.configuration.push(match &limits.tools {
         ToolAllowList::All => "tools: all that the agent and the mode grant".to_owned(),
@@ -157,13 +159,26 @@ fn check_project(context: &Context, config: Config, report: &mut Report) -> Conf
     config
 }
 
+/// The texts for agents: which hold, and which cannot be used.
+fn check_guidance(context: &Context, config: &Config, report: &mut Report) {
+    let Ok(files) = Workspace::open(Path::new(context.workspace())) else { return };
+    let guidance = workshop::guidance(config, &files, context.workspace());
+    let list = |names: Vec<String>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let places = list(guidance.places().map(str::to_owned).collect());
+    report.configuration.push(format!("instructions for agents: {places}"));
+    report.configuration.push(format!("skills: {}", list(guidance.skills().collect())));
+    report.configuration.extend(guidance.remarks().iter().cloned());
+    report.findings.extend(guidance.problems().map(str::to_owned));
+}
+
 /// Names in an allow-list that no tool has: most likely typing mistakes, which take a tool away.
 fn unknown_tools(context: &Context, allowed: &ToolAllowList) -> Option<String> {
     let ToolAllowList::Only(names) = allowed else { return None };
     let workspace = Workspace::open(Path::new(context.workspace())).ok()?;
     let tools = tools::all(Arc::new(workspace), tools::Secrets::default(), None);
     let toolbox = Toolbox::new(context.workspace(), tools, ToolAllowList::All, Arc::default());
-    let known: BTreeSet<_> = toolbox.names().collect();
+    // Offered only where there are skills.
+    let known: BTreeSet<_> = toolbox.names().chain(["load_skill"]).collect();
     let unknown: Vec<_> = names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
     let list = |names: &[&str]| names.join(", ");
     let known: Vec<_> = known.iter().copied().collect();

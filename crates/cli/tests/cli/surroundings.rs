@@ -1,6 +1,6 @@
 //! What is touched and when, who may act, configuration, and the wrong command line.
 
-use crate::world::{Done, Terminal, World};
+use crate::world::{Done, Terminal, World, flat};
 
 const SOME_SESSION: &str = "01a23137-31b3-740b-8e33-dfa7a5b4e8ac";
 
@@ -429,4 +429,25 @@ fn a_configured_agent_that_cannot_be_selected_is_5() {
     assert_eq!(done.json()["error"]["code"], "environment");
     assert!(done.stderr.contains("default_agent in zuno.toml: no agent `nobody`"), "{}", done.stderr);
     world.run(&["session", "new", "--agent", "build"]).expect(0);
+}
+
+#[test]
+fn doctor_tells_the_texts_for_agents_and_what_is_wrong_with_them() {
+    let world = World::new();
+    world.write("work/AGENTS.md", "Use tabs.");
+    world.write("work/sub/AGENTS.md", "Use blanks.");
+    world.write("home/.config/zuno/AGENTS.md", "Be short.");
+    world.write("home/.config/zuno/skills/mine/SKILL.md", "---\nname: mine\ndescription: x\n---\n");
+    let here = |world: &World| {
+        Done::of(world.command(&["doctor"]).current_dir(world.path("work/sub")).output().unwrap())
+    };
+    let doctor = flat(&here(&world).expect(0).stdout);
+    let told = format!(
+        "instructions for agents: sub/AGENTS.md, AGENTS.md, {} skills: mine",
+        world.path("home/.config/zuno/AGENTS.md").display()
+    );
+    assert!(doctor.contains(&told), "{doctor}");
+    world.write("work/.zuno/skills/theirs/SKILL.md", "no head");
+    let doctor = flat(&here(&world).expect(5).stdout);
+    assert!(doctor.contains("! .zuno/skills/theirs: SKILL.md does not begin with"), "{doctor}");
 }
