@@ -25,16 +25,16 @@ const LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "/dev/ptmx"),
 ];
 
-/// What a command can read nothing of: stands in for hidden files.
-const UNREADABLE: &str = "/dev/unreadable";
+/// A file that nobody can open: stands in for hidden ones.
+pub(crate) const UNREADABLE: &str = "/dev/unreadable";
 
 /// The nodes as they are outside, to be attached within.
 pub(crate) fn nodes() -> Result<Vec<(&'static str, OwnedFd)>, Missing> {
     NODES.into_iter().map(|path| Ok((path, detached_copy(Path::new(path))?))).collect()
 }
 
-/// Replaces `/dev`. Answers with a file that nobody can open.
-pub(crate) fn replace(nodes: Vec<(&'static str, OwnedFd)>) -> Result<OwnedFd, Missing> {
+/// Replaces `/dev`.
+pub(crate) fn replace(nodes: Vec<(&'static str, OwnedFd)>) -> Result<(), Missing> {
     let cannot = "cannot fill /dev";
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("tmpfs", "/dev", "tmpfs", flags, Some(c"mode=755,size=64k"))
@@ -56,8 +56,5 @@ pub(crate) fn replace(nodes: Vec<(&'static str, OwnedFd)>) -> Result<OwnedFd, Mi
     mount("devpts", "/dev/pts", "devpts", flags, Some(c"newinstance,ptmxmode=0666,mode=620"))
         .of("mount namespace", "cannot mount /dev/pts")?;
     let file = File::create(UNREADABLE).of("mount namespace", cannot)?;
-    rustix::fs::fchmod(&file, rustix::fs::Mode::empty()).of("mount namespace", cannot)?;
-    let unreadable = detached_copy(Path::new(UNREADABLE))?;
-    fs::remove_file(UNREADABLE).of("mount namespace", cannot)?;
-    Ok(unreadable)
+    rustix::fs::fchmod(&file, rustix::fs::Mode::empty()).of("mount namespace", cannot)
 }

@@ -50,7 +50,7 @@ pub(crate) fn build(profile: &Profile) -> Result<(), Missing> {
     let copies = copies(profile)?;
     let nodes = devices::nodes()?;
     make_read_only(Path::new("/"))?;
-    let unreadable = devices::replace(nodes)?;
+    devices::replace(nodes)?;
     attach(&temp, Path::new(TEMP))?;
     for (path, copy) in &copies {
         make_place(path)?;
@@ -60,7 +60,7 @@ pub(crate) fn build(profile: &Profile) -> Result<(), Missing> {
         }
     }
     for path in &profile.hidden {
-        hide(path, &unreadable)?;
+        hide(path)?;
     }
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
     mount_remount("/dev", flags, "").of(WALL, "cannot protect /dev")
@@ -133,7 +133,7 @@ fn make_place(path: &Path) -> Result<(), Missing> {
 }
 
 /// Covers a place with something that nobody can look into.
-fn hide(path: &Path, unreadable: &OwnedFd) -> Result<(), Missing> {
+fn hide(path: &Path) -> Result<(), Missing> {
     match fs::symlink_metadata(path) {
         Err(_) => Ok(()),
         Ok(found) if found.is_dir() => {
@@ -141,14 +141,7 @@ fn hide(path: &Path, unreadable: &OwnedFd) -> Result<(), Missing> {
             mount("tmpfs", path, "tmpfs", flags, Some(c"mode=000,size=4k,nr_inodes=1"))
                 .of(WALL, format_args!("cannot hide {}", path.display()))
         }
-        Ok(_) => {
-            let again = OpenTreeFlags::OPEN_TREE_CLONE
-                | OpenTreeFlags::OPEN_TREE_CLOEXEC
-                | OpenTreeFlags::AT_EMPTY_PATH;
-            let copy =
-                open_tree(unreadable, "", again).of(WALL, format_args!("cannot hide {}", path.display()))?;
-            attach(&copy, path)
-        }
+        Ok(_) => attach(&detached_copy(Path::new(devices::UNREADABLE))?, path),
     }
 }
 

@@ -29,6 +29,11 @@ pub(crate) fn launcher() -> Launcher {
     Launcher { program: env!("CARGO_BIN_EXE_launcher").into(), arguments: Vec::new() }
 }
 
+/// A directory that commands see: what lies beneath `/tmp` is not there for them.
+pub(crate) fn parent() -> TempDir {
+    tempfile::tempdir_in("/var/tmp").unwrap()
+}
+
 impl House {
     pub(crate) fn new() -> Self {
         Self::at(Level::Full, |_| {})
@@ -36,9 +41,7 @@ impl House {
 
     /// A house that `furnish` fills before the walls are planned.
     pub(crate) fn at(level: Level, furnish: impl FnOnce(&Path)) -> Self {
-        Self::build(tempfile::tempdir().unwrap(), level, Limits::default(), |places| {
-            furnish(&places.workspace)
-        })
+        Self::build(parent(), level, Limits::default(), |places| furnish(&places.workspace))
     }
 
     /// A house in a directory that has something already, with other places.
@@ -47,7 +50,7 @@ impl House {
     }
 
     pub(crate) fn with_limits(limits: Limits) -> Self {
-        Self::build(tempfile::tempdir().unwrap(), Level::Full, limits, |_| {})
+        Self::build(parent(), Level::Full, limits, |_| {})
     }
 
     fn build(parent: TempDir, level: Level, limits: Limits, change: impl FnOnce(&mut Places)) -> Self {

@@ -89,10 +89,18 @@ fn commits_in_a_linked_worktree_work() {
     house
         .ok("echo x > f && git add f && git -c user.name=a -c user.email=a@b commit -q -m two && git status");
     house.fails("git config user.name x");
-    // Beside the place that is mounted there lies nothing but private temporary files.
-    house.run("echo x > $P/main/file");
-    assert!(!house.exists("main/file"));
+    house.fails("echo x > $P/main/file");
     house.fails("echo x > $P/main/.git/hooks/pre-commit");
     house.fails("echo $P > $P/main/.git/worktrees/root/commondir");
     house.fails("echo 'gitdir: /' > .git");
+}
+
+#[test]
+fn c6_a_workspace_beneath_tmp_is_there_and_its_neighbours_are_not() {
+    let house = House::around(tempfile::tempdir().unwrap(), |_| {});
+    house.ok("echo x > file && echo y > \"$P/cache/file\"");
+    assert_eq!(house.read("root/file") + &house.read("cache/file"), "x\ny\n");
+    house.fails("ls \"$P/outside\"");
+    house.run("mkdir -p \"$P/outside\" && echo x > \"$P/outside/file\"");
+    assert_eq!(house.read("outside/file"), "untouched");
 }

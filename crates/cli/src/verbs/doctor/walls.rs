@@ -53,10 +53,13 @@ impl Scratch {
     fn make() -> io::Result<Self> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("zuno-doctor-{}-{}", std::process::id(), since.as_nanos());
-        let path = Path::new(&std::env::temp_dir()).join(name);
         // A folder of that name belongs to somebody else; ours is nobody else's to read.
-        DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
+        let make = |parent: &Path| {
+            let path = parent.join(&name);
+            DirBuilder::new().mode(0o700).create(&path).map(|()| Self(path))
+        };
+        // What lies beneath `/tmp` is not there for a command, and what is not there proves little.
+        make(Path::new("/var/tmp")).or_else(|_| make(&std::env::temp_dir()))
     }
 }
 
