@@ -228,7 +228,7 @@ mod tests {
         shell: Run a command with sh -c and wait for it. Answers with the exit code and the output (stdout and stderr together; of long output the start and the end). There is no input. When the shell exits or the time is up, everything the command started is killed, also what it left behind with &. Each call starts fresh: use workdir instead of cd. With background: true, for servers, watchers and whatever takes long, the call answers at once with a command number and the command goes on beside your turns. When it ends, its exit code and output are reported to you, so never poll for that or sleep: do other work, wait with goal_wait, or end your turn. command_stop ends it early. To read output while it runs, such as a server's, redirect it to a file. It is killed when the program that runs your turns ends.
           background?: Whether it goes on beside your turns; false if left out.
           command: Command for sh -c.
-          needs?: What it needs beyond the workspace: ["network"] for the network, which asks the user first.
+          needs?: What it needs beyond the workspace: a list that may name network, which asks the user first.
           timeout_ms?: Time limit in milliseconds; 120000 if left out, 600000 at most. In the background 3600000 and 86400000.
           workdir?: Directory to run in, from the workspace root; the root if left out.
         "#);

@@ -65,7 +65,7 @@ struct Arguments {
     timeout_ms: Option<u64>,
     /// Whether it goes on beside your turns; false if left out.
     background: Option<bool>,
-    /// What it needs beyond the workspace: ["network"] for the network, which asks the user first.
+    /// What it needs beyond the workspace: a list that may name network, which asks the user first.
     needs: Option<Vec<String>>,
 }
 
@@ -343,8 +343,7 @@ fn answer(end: &End, timeout: Duration, left_running: bool, capture: Capture) ->
         End::Exited(Ok((Exit::Code(code), _))) => {
             ToolOutput { text, succeeded: *code == 0, stopped: false, exit_status: Some(*code) }
         }
-        End::Exited(Ok(_)) => ToolOutput::failed(text),
-        End::Exited(Err(_)) | End::TimedOut => ToolOutput::failed(text),
+        End::Exited(_) | End::TimedOut => ToolOutput::failed(text),
         End::Stopped => ToolOutput::stopped(text),
     }
 }

@@ -8,6 +8,7 @@ mod goal;
 mod plan;
 mod requests;
 mod run;
+mod sandbox;
 mod surroundings;
 mod trust;
 mod world;
