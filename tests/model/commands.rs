@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 
 use domain::{
     Budgets, CallOutcome, CallRef, Capability, CapabilitySet, CommandTitle, Condition, Digest, Effect,
-    Failure, FailureKind, InputText, ModelCall, Question, Remark, Timestamp, TokenUsage, TurnNumber,
-    TurnOutcome, Wait, WaitedPath,
+    Failure, FailureKind, Fingerprint, InputText, ModelCall, Question, Remark, Timestamp, TokenUsage,
+    TurnNumber, TurnOutcome, Wait, WaitedPath,
 };
 use policy::{
     AgentCommand, CallGrant, Command, Delivery, Jitter, NewRequest, Owner, Permission, PlanUpdate,
@@ -318,7 +318,14 @@ pub(crate) fn agent(world: &World, call: CallRef, say: Say, owner: &Owner) -> Op
         }
         Say::Background | Say::LooseBackground => {
             let title = CommandTitle::parse("long").unwrap();
-            AgentCommand::StartCommand { call, grant, effect: effect(say)?, title, owner: owner.clone() }
+            AgentCommand::StartCommand {
+                call,
+                grant,
+                effect: effect(say)?,
+                title,
+                owner: owner.clone(),
+                ran: Fingerprint::default(),
+            }
         }
         Say::StopBackground => AgentCommand::StopCommand { call, grant, command: last },
         Say::Plan => {
@@ -348,7 +355,8 @@ pub(crate) fn agent(world: &World, call: CallRef, say: Say, owner: &Owner) -> Op
 
 fn wait(world: &World, call: CallRef, grant: CallGrant, condition: Condition) -> AgentCommand {
     let deadline = Timestamp(world.now.0 + WAIT_MS);
-    AgentCommand::WaitGoal { call, grant, wait: Wait { condition, deadline, note: None, is_met: false } }
+    let wait = Wait { condition, deadline, note: None, is_met: false };
+    AgentCommand::WaitGoal { call, grant, wait, ran: Fingerprint::default() }
 }
 
 /// The next of the plan's few shapes: begun, then half done, then complete; then a new plan.

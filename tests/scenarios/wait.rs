@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{EventBody, GoalStatus, SessionId, TurnTrigger};
+use domain::{EventBody, GoalStatus, PauseReason, SessionId, TurnTrigger};
 use policy::{Awaited, IdleReason};
 use runtime::{Engine, ModelRequest, Scope, Step};
 use serde_json::json;
@@ -28,11 +28,13 @@ async fn settle(engine: &Engine, session: SessionId) -> Step {
     panic!("it never rests");
 }
 
-/// Waits until the log says that background command 1 is over.
+/// Waits until the log says that every background command is over.
 async fn command_ends(world: &World, session: SessionId) {
     for _ in 0..2_000 {
         let log = world.log(session).await;
-        if log.iter().any(|event| matches!(event.body, EventBody::CommandEnded { .. })) {
+        let count = |is_one: fn(&EventBody) -> bool| log.iter().filter(|event| is_one(&event.body)).count();
+        let ended = count(|body| matches!(body, EventBody::CommandEnded { .. }));
+        if ended == count(|body| matches!(body, EventBody::CommandStarted { .. })) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -297,4 +299,74 @@ async fn g10_i1_a_word_to_a_running_turn_joins_it_and_one_too_late_becomes_a_pro
     let requests = model.requests();
     assert!(!told(&requests[0], "look at the tests too") && told(&requests[1], "look at the tests too"));
     assert!(!told(&requests[1], "and the docs") && told(&requests[2], "and the docs"));
+}
+
+#[tokio::test]
+async fn g7_g10_a_goal_that_watches_goes_on_while_what_it_watches_changes_ten_times_and_no_longer() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.goal(session, "watch").await;
+    let model = Probe::on(answering(|number, _| {
+        Ok(match number % 2 {
+            1 => call("goal_wait", &json!({ "until": "file", "path": "result", "seconds": 3600 })),
+            _ => text("I wait."),
+        })
+    }));
+    let engine = world.engine(model.clone());
+    let mut turns = 0;
+    while world.view(session).await.goal.unwrap().status == GoalStatus::Active && turns < 20 {
+        settle(&engine, session).await;
+        turns += 1;
+        world.write("result", &turns.to_string());
+        world.clock.advance_ms(policy::LOOK_MS);
+    }
+    // The first wait and each change that was waited for are something new; three turns with nothing else end it.
+    let goal = world.view(session).await.goal.unwrap();
+    assert_eq!(goal.status, GoalStatus::Paused(PauseReason::NoProgress));
+    assert_eq!(turns, 13);
+}
+
+#[tokio::test]
+async fn g7_g10_a_wait_for_time_is_progress_once() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.goal(session, "poll").await;
+    let model = Probe::on(answering(|number, _| {
+        Ok(match number % 2 {
+            1 => call("goal_wait", &json!({ "until": "time", "seconds": 60 })),
+            _ => text("I wait."),
+        })
+    }));
+    let engine = world.engine(model.clone());
+    let mut turns = 0;
+    while world.view(session).await.goal.unwrap().status == GoalStatus::Active && turns < 20 {
+        settle(&engine, session).await;
+        turns += 1;
+        world.clock.advance_ms(61_000);
+    }
+    let goal = world.view(session).await.goal.unwrap();
+    assert_eq!((goal.status, turns), (GoalStatus::Paused(PauseReason::NoProgress), 4));
+}
+
+#[tokio::test]
+async fn g7_g10_commands_of_their_own_are_progress_each() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.goal(session, "try").await;
+    let model = Probe::on(answering(|number, _| {
+        Ok(match number {
+            1 | 3 | 5 | 7 => {
+                call("shell", &json!({ "command": format!("exit {number}"), "background": true }))
+            }
+            9 => call("goal_update", &json!({ "status": "completed" })),
+            _ => text("It runs."),
+        })
+    }));
+    let engine = world.engine(model.clone());
+    for _ in 0..5 {
+        settle(&engine, session).await;
+        command_ends(&world, session).await;
+    }
+    assert_eq!(world.view(session).await.goal.unwrap().status, GoalStatus::Completed);
+    engine.close().await;
 }

@@ -151,3 +151,10 @@ pub struct WaitOver {
     /// Whether it was met; otherwise the deadline passed.
     pub is_met: bool,
 }
+
+impl WaitOver {
+    /// Whether something happened. Time passes by itself.
+    pub const fn is_news(&self) -> bool {
+        self.is_met && !matches!(self.condition, Condition::Time)
+    }
+}

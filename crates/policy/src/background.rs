@@ -2,7 +2,7 @@
 
 use domain::{
     BackgroundCommand, CallOutcome, CallRef, Code, CommandId, CommandTitle, Digest, Effect, EventBody,
-    GoalId, InputKind, InputText, LaneId, PauseReason, RUNNING_COMMANDS, Settlement,
+    Fingerprint, GoalId, InputKind, InputText, LaneId, PauseReason, RUNNING_COMMANDS, Settlement,
 };
 use serde::Serialize;
 
@@ -35,6 +35,7 @@ pub(crate) struct NewCommand<'a> {
     pub(crate) effect: &'a Effect,
     pub(crate) title: &'a CommandTitle,
     pub(crate) owner: &'a Owner,
+    pub(crate) ran: Fingerprint,
 }
 
 /// Admits the call, starts the command and answers the call, in one transaction.
@@ -66,7 +67,7 @@ pub(crate) fn start(draft: &mut Draft<'_>, lane: &LaneId, new: &NewCommand<'_>) 
     draft.leases.commands.insert(id, lease);
     let next =
         "it goes on beside your turns; its end is reported to you. To continue only then, end the turn";
-    call::succeed(draft, new.call, &Started { command: id, status: "running", next })
+    call::succeed_as(draft, new.call, &Started { command: id, status: "running", next }, Some(new.ran))
 }
 
 /// The running command of this number.

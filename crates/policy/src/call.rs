@@ -134,8 +134,8 @@ pub(crate) fn finish(
     Ok(())
 }
 
-/// What the result says about the progress of the Goal that the turn is bound to (G7). Work state is no evidence: a plan
-/// that is edited every turn moves nothing.
+/// What the result says about the progress of the Goal that the turn is bound to (G7). Of the calls on work state only a
+/// wait comes with `ran`: a plan that is edited every turn moves nothing.
 fn evidence(
     draft: &Draft<'_>,
     running: &RunningTurn,
@@ -145,11 +145,14 @@ fn evidence(
 ) -> Option<Evidence> {
     let goal_id = running.goal?.goal_id;
     match effect {
-        Effect::WorkState => None,
         Effect::FileWrite { before, after, .. } if outcome == CallOutcome::Succeeded => {
             (*before != Some(*after)).then_some(Evidence::FileChanged)
         }
-        Effect::Read | Effect::FileWrite { .. } | Effect::Command { .. } | Effect::External => {
+        Effect::Read
+        | Effect::WorkState
+        | Effect::FileWrite { .. }
+        | Effect::Command { .. }
+        | Effect::External => {
             ran.filter(|_| draft.facts.evidence_is_new).map(|call| Evidence::NewCall { goal_id, call })
         }
     }
@@ -242,6 +245,16 @@ pub(crate) fn succeed(
     call: CallRef,
     answer: &impl Serialize,
 ) -> Result<(), Rejection> {
+    succeed_as(draft, call, answer, None)
+}
+
+/// The same for a call that may be evidence of progress (G7).
+pub(crate) fn succeed_as(
+    draft: &mut Draft<'_>,
+    call: CallRef,
+    answer: &impl Serialize,
+    ran: Option<Fingerprint>,
+) -> Result<(), Rejection> {
     let answer = serde_json::to_string(answer).unwrap_or_else(|_| "done".to_owned());
-    finish(draft, call, CallOutcome::Succeeded, &answer, None, None)
+    finish(draft, call, CallOutcome::Succeeded, &answer, None, ran)
 }

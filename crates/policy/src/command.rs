@@ -199,8 +199,8 @@ pub enum AgentCommand {
     CompleteGoal { call: CallRef, grant: CallGrant, summary: Option<Remark> },
     /// `goal_update` with `blocked` (G6).
     StageBlock { call: CallRef, grant: CallGrant, reason: Remark },
-    /// `goal_wait` (G10).
-    WaitGoal { call: CallRef, grant: CallGrant, wait: Wait },
+    /// `goal_wait` (G10). `ran` tells it from other calls (G7).
+    WaitGoal { call: CallRef, grant: CallGrant, wait: Wait, ran: Fingerprint },
     /// `goal_propose` (G3). The id and the budgets are for a Goal that this opens.
     ProposeGoal {
         call: CallRef,
@@ -210,8 +210,15 @@ pub enum AgentCommand {
         criteria: Option<Objective>,
         budgets: Budgets,
     },
-    /// Starts a command that goes on beside turns, and answers the call.
-    StartCommand { call: CallRef, grant: CallGrant, effect: Effect, title: CommandTitle, owner: Owner },
+    /// Starts a command that goes on beside turns, and answers the call. `ran` tells it from other calls (G7).
+    StartCommand {
+        call: CallRef,
+        grant: CallGrant,
+        effect: Effect,
+        title: CommandTitle,
+        owner: Owner,
+        ran: Fingerprint,
+    },
     /// `command_stop`.
     StopCommand { call: CallRef, grant: CallGrant, command: CommandId },
 }

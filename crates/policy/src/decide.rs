@@ -159,9 +159,9 @@ fn agent(draft: &mut Draft<'_>, command: &AgentCommand) -> Result<(), Rejection>
             call::admit(draft, *call, grant, &Effect::WorkState)?;
             call::stage_block(draft, *call, reason)
         }
-        AgentCommand::WaitGoal { call, grant, wait } => {
+        AgentCommand::WaitGoal { call, grant, wait, ran } => {
             call::admit(draft, *call, grant, &Effect::WorkState)?;
-            wait::set(draft, *call, wait)
+            wait::set(draft, *call, wait, *ran)
         }
         AgentCommand::ProposeGoal { call, grant, goal_id, objective, criteria, budgets } => {
             call::admit(draft, *call, grant, &Effect::WorkState)?;
@@ -169,10 +169,10 @@ fn agent(draft: &mut Draft<'_>, command: &AgentCommand) -> Result<(), Rejection>
             let new = goal::NewGoal { goal_id, objective, criteria, budgets, replace: false };
             call::propose_goal(draft, *call, &new)
         }
-        AgentCommand::StartCommand { call, grant, effect, title, owner } => background::start(
+        AgentCommand::StartCommand { call, grant, effect, title, owner, ran } => background::start(
             draft,
             &lane,
-            &background::NewCommand { call: *call, grant, effect, title, owner },
+            &background::NewCommand { call: *call, grant, effect, title, owner, ran: *ran },
         ),
         AgentCommand::StopCommand { call, grant, command } => {
             call::admit(draft, *call, grant, &Effect::WorkState)?;

@@ -1,6 +1,8 @@
 //! What a Goal waits for without spending a turn (G10).
 
-use domain::{CallRef, Code, CommandId, Condition, Digest, EventBody, GoalId, Timestamp, WAIT_MS, Wait};
+use domain::{
+    CallRef, Code, CommandId, Condition, Digest, EventBody, Fingerprint, GoalId, Timestamp, WAIT_MS, Wait,
+};
 use serde::Serialize;
 
 use crate::call;
@@ -20,7 +22,12 @@ struct WaitSet {
 }
 
 /// `goal_wait`.
-pub(crate) fn set(draft: &mut Draft<'_>, call: CallRef, wait: &Wait) -> Result<(), Rejection> {
+pub(crate) fn set(
+    draft: &mut Draft<'_>,
+    call: CallRef,
+    wait: &Wait,
+    ran: Fingerprint,
+) -> Result<(), Rejection> {
     let (goal_id, _) = goal::bound_and_active(draft, call.turn)?;
     let ahead = wait.deadline.0.saturating_sub(draft.now().0);
     if !(1..=WAIT_MS).contains(&ahead) {
@@ -43,11 +50,8 @@ pub(crate) fn set(draft: &mut Draft<'_>, call: CallRef, wait: &Wait) -> Result<(
     }
     draft.emit(EventBody::GoalWaitSet { goal_id, wait: Wait { is_met: false, ..wait.clone() } });
     let next = "end the turn with a short answer; nothing runs for the Goal until then";
-    call::succeed(
-        draft,
-        call,
-        &WaitSet { waiting_for: wait.condition.to_string(), until: wait.deadline, next },
-    )
+    let answer = WaitSet { waiting_for: wait.condition.to_string(), until: wait.deadline, next };
+    call::succeed_as(draft, call, &answer, Some(ran))
 }
 
 /// Compares the file that is waited for with what it was.

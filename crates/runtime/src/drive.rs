@@ -57,6 +57,8 @@ enum Leave {
     Ended(TurnOutcome),
     /// The turn is not ours any more.
     Lost,
+    /// The store takes nothing, not even an end: whoever comes next finds the turn lost.
+    Fault(StoreError),
 }
 
 pub(crate) struct Driver<'a> {
@@ -95,6 +97,7 @@ pub(crate) async fn drive(
     let outcome = match driver.run().await {
         Ok(never) => match never {},
         Err(Leave::Lost) => return Ok(Driven::LeaseLost),
+        Err(Leave::Fault(fault)) => return Err(CommandError::Fault(fault)),
         Err(Leave::Ended(outcome)) => {
             driver.follow().await?;
             return Ok(Driven::Ended(outcome));
@@ -143,7 +146,15 @@ impl From<CommandError> for Leave {
             CommandError::Fault(fault @ StoreError::Busy(_)) => {
                 Self::fail(FailureKind::StoreBusy, fault.to_string())
             }
-            CommandError::Fault(fault) => Self::fail(FailureKind::CorruptState, fault.to_string()),
+            CommandError::Fault(
+                fault @ (StoreError::Corrupt { .. }
+                | StoreError::CorruptBlob(_)
+                | StoreError::UnknownKind { .. }
+                | StoreError::Misfit { .. }
+                | StoreError::Panicked(_)
+                | StoreError::BlobTooLarge { .. }),
+            ) => Self::fail(FailureKind::CorruptState, fault.to_string()),
+            CommandError::Fault(fault) => Self::Fault(fault),
         }
     }
 }

@@ -217,9 +217,12 @@ impl Engine {
     /// Looks at a file that the Goal waits for, when that is due (G10).
     async fn look_at_file(&self, session: SessionId) -> Result<(), EngineError> {
         let Some(look) = self.sessions.file_to_look_at(session).await? else { return Ok(()) };
-        let Workplace { inspection, .. } = self.open(&look.workspace).await?;
-        // What cannot be read is as good as gone: the agent is to look at it.
-        let found = inspection.file_version(look.path.as_str()).await.unwrap_or_else(|error| {
+        // What cannot be read is as good as gone, with or without its workspace: the agent is to look at it.
+        let found = match self.workshop.open(&look.workspace).await {
+            Ok(place) => place.inspection.file_version(look.path.as_str()).await,
+            Err(error) => Err(error),
+        };
+        let found = found.unwrap_or_else(|error| {
             tracing::warn!(%error, path = %look.path, "a file that is waited for cannot be read");
             None
         });

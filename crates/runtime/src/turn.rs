@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use domain::{
     AgentName, CallOutcome, CallRef, CommandId, CommandKey, CommandTitle, Effect, Event, EventBody, Failure,
-    Fingerprint, LaneId, ModelCall, ModelName, RunningTurn, SessionId, SessionState, StopReason, Timestamp,
-    TokenUsage, TurnNumber, TurnOutcome,
+    Fingerprint, GoalId, LaneId, ModelCall, ModelName, RunningTurn, SessionId, SessionState, StopReason,
+    Timestamp, TokenUsage, TurnNumber, TurnOutcome,
 };
 use policy::{AgentCommand, CallGrant, NewRequest, RuntimeCommand, Scope};
 use store::Committed;
@@ -244,7 +244,12 @@ impl AdmittedTurn {
         // The triple names the call: models repeat their own ids (E5).
         let key = CommandKey::parse(&format!("call:{call}")).ok();
         let key = key.map(|key| (key, store::digest(arguments.as_bytes())));
-        self.commit(Order::Agent(command), Extra { key, ..Extra::default() }).await.map(drop)
+        let ran = match &command {
+            AgentCommand::WaitGoal { ran, .. } => Some(*ran),
+            _ => None,
+        };
+        let extra = Extra { key, evidence: self.evidence(ran), ..Extra::default() };
+        self.commit(Order::Agent(command), extra).await.map(drop)
     }
 
     /// Answers a call that is not admitted.
@@ -261,11 +266,15 @@ impl AdmittedTurn {
     pub async fn finish_call(&mut self, call: CallRef, result: CallResult) -> Result<(), CommandError> {
         let CallResult { outcome, text, full_output, ran } = result;
         let digest = full_output.as_deref().map(store::digest);
-        let bound = self.running().and_then(|running| running.goal);
-        let evidence = bound.zip(ran).map(|(bound, ran)| (bound.goal_id, ran));
+        let evidence = self.evidence(ran);
         let command = RuntimeCommand::FinishCall { call, outcome, result: text, full_output: digest, ran };
         let extra = Extra { blob: full_output, evidence, key: None };
         self.commit(Order::Runtime(command), extra).await.map(drop)
+    }
+
+    /// What ran, for the Goal that the turn is bound to: the store tells whether it is new (G7).
+    fn evidence(&self, ran: Option<Fingerprint>) -> Option<(GoalId, Fingerprint)> {
+        self.running().and_then(|running| running.goal).zip(ran).map(|(bound, ran)| (bound.goal_id, ran))
     }
 
     /// Asks a person about a call. The turn ends with it (I4).
@@ -291,10 +300,12 @@ impl AdmittedTurn {
         grant: CallGrant,
         effect: Effect,
         title: CommandTitle,
+        ran: Fingerprint,
     ) -> Result<(CommandId, Timestamp), CommandError> {
         let owner = self.sessions.owner().clone();
-        let command = AgentCommand::StartCommand { call, grant, effect, title, owner };
-        let committed = self.commit(Order::Agent(command), Extra::default()).await?;
+        let command = AgentCommand::StartCommand { call, grant, effect, title, owner, ran };
+        let extra = Extra { evidence: self.evidence(Some(ran)), ..Extra::default() };
+        let committed = self.commit(Order::Agent(command), extra).await?;
         let command = committed.state.core.last_command;
         let taken_at = background::renewed_at(&committed, command);
         Ok((command, taken_at.unwrap_or_else(|| self.sessions.now())))

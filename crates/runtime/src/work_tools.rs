@@ -5,8 +5,9 @@
 use std::sync::LazyLock;
 
 use domain::{
-    AnswerOption, Budgets, CallRef, Code, CommandId, Condition, LaneId, OPTIONS, Objective, Question, Remark,
-    SessionState, Text, Timestamp, UnknownKeys, Violation, Wait, WaitedPath, decode_revision,
+    AnswerOption, Budgets, CallRef, Code, CommandId, Condition, Fingerprint, LaneId, OPTIONS, Objective,
+    Question, Remark, SessionState, Text, Timestamp, UnknownKeys, Violation, Wait, WaitedPath,
+    decode_revision,
 };
 use policy::{AgentCommand, CallGrant, NewRequest, Rejection};
 use schemars::JsonSchema;
@@ -266,7 +267,11 @@ pub(crate) fn prepare(
             let goal_id = fresh::goal();
             AgentCommand::ProposeGoal { call, grant, goal_id, objective, criteria, budgets }
         }
-        WorkTool::GoalWait => AgentCommand::WaitGoal { call, grant, wait: wait(&arguments, now)? },
+        WorkTool::GoalWait => {
+            let (wait, ran) =
+                (wait(&arguments, now)?, Fingerprint::of_call("goal_wait", &arguments.value.to_string()));
+            AgentCommand::WaitGoal { call, grant, wait, ran }
+        }
         WorkTool::CommandStop => {
             let command = arguments.number("command")?;
             let command = command.ok_or_else(|| invalid("G10", "`command` is missing; send its number"))?;

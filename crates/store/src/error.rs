@@ -58,6 +58,23 @@ pub enum StoreError {
         /// What the database said.
         detail: String,
     },
+    /// There is no room for what is to be written.
+    #[error("{}: {detail}; make room on its disk and try again: what was committed is safe", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// What the database said.
+        detail: String,
+    },
+    /// The file was taken away while it was open. Nobody else would see what is written to it.
+    #[error(
+        "{} was moved, replaced or deleted while this program used it, so nothing more is written; put the file back \
+         or start anew", path.display()
+    )]
+    Gone {
+        /// Where it was.
+        path: PathBuf,
+    },
     /// A newer build made or upgraded the store.
     #[error(
         "{} has schema {found} and this build knows {supported}; use the newer zuno that made it", path.display()

@@ -79,9 +79,11 @@ impl Engine for Sqlite {
         let options = self.options.clone().pragma("journal_size_limit", WAL_BYTES.to_string());
         // What undoes a failed statement within its transaction; a file for it would only cost time.
         let options = options.pragma("temp_store", "MEMORY");
+        let file = open::identity(&self.path);
         let connection = options.connect().await.map_err(fault(&self.path))?;
         Ok(Box::new(SqliteWriter {
             path: Arc::clone(&self.path),
+            file,
             connection,
             lock,
             is_locked: false,
@@ -157,6 +159,8 @@ impl<C: DerefMut<Target = SqliteConnection> + Send> Connection for Plain<C> {
 /// The writing connection. It is owned, not pooled, so plain `BEGIN` and `COMMIT` cannot reach another user of it.
 struct SqliteWriter {
     path: Arc<Path>,
+    /// What the path named when the connection was made.
+    file: Option<open::Identity>,
     connection: SqliteConnection,
     lock: WriteLock,
     is_locked: bool,
@@ -196,6 +200,10 @@ impl Writer for SqliteWriter {
         // still takes the database's lock, for those who do not know ours.
         self.lock.acquire(PATIENCE).await?;
         self.is_locked = true;
+        // An open file outlives its name, and so would a worker that nobody can see or stop any more.
+        if open::identity(&self.path) != self.file {
+            return Err(StoreError::Gone { path: self.path.to_path_buf() });
+        }
         run(&self.path, &mut self.connection, Cow::Borrowed("BEGIN IMMEDIATE"), Vec::new()).await?;
         self.in_transaction = true;
         Ok(())
@@ -285,6 +293,8 @@ const BUSY_CODES: [i32; 2] = [5, 6];
 const DAMAGE_CODES: [i32; 2] = [11, 26];
 /// Those for a file, or a folder around it, that this user may not write.
 const NOT_WRITABLE_CODES: [i32; 2] = [3, 8];
+/// That for a disk, or a database, without room.
+const FULL_CODES: [i32; 1] = [13];
 
 fn result_code(error: &sqlx::Error) -> Option<i32> {
     let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
@@ -302,6 +312,7 @@ fn fault(path: &Path) -> impl Fn(sqlx::Error) -> StoreError + '_ {
             _ if is_one_of(&BUSY_CODES) => StoreError::Busy(PATIENCE.as_secs()),
             _ if is_one_of(&DAMAGE_CODES) => StoreError::Damaged { path, detail: message(&error) },
             _ if is_one_of(&NOT_WRITABLE_CODES) => StoreError::NotWritable { path, detail: message(&error) },
+            _ if is_one_of(&FULL_CODES) => StoreError::Full { path, detail: message(&error) },
             _ => StoreError::Database { path, source: Arc::new(error) },
         }
     }

@@ -14,6 +14,7 @@ use crate::turn::{
     CallOutcome, CallState, ModelCall, RunningTurn, StopReason, TOOL_NAME_CHARS, TurnEnd, TurnOutcome,
     TurnPhase, TurnTrigger,
 };
+use crate::wait::WaitOver;
 
 /// Characters of a session's title: one line of a list.
 const TITLE_CHARS: usize = 80;
@@ -245,6 +246,8 @@ impl Core {
                 wait_over,
                 ..
             } => {
+                // What was waited for is there, so the turn has something new to go on (G7).
+                let is_news = wait_over.as_ref().is_some_and(WaitOver::is_news);
                 let running = RunningTurn {
                     number: *turn,
                     agent: agent.clone(),
@@ -257,7 +260,7 @@ impl Core {
                     goal_completed_in: None,
                     is_for_goal: matches!(trigger, TurnTrigger::Goal { .. }),
                     max_requests: *max_requests,
-                    progress: Progress::None,
+                    progress: if is_news { Progress::NewCalls } else { Progress::None },
                     staged_block: None,
                     repeat: None,
                     wait_over: wait_over.clone(),

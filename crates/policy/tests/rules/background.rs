@@ -49,6 +49,7 @@ fn m6_starting_a_command_is_admitted_recorded_and_answered_at_once() {
         effect: FREE,
         title: domain::CommandTitle::parse("make").unwrap(),
         owner: owner(1),
+        ran: domain::Fingerprint::default(),
     };
     assert_eq!(code(world.agent(&narrow)), Code::PermissionNeeded);
     let events = world.agent(&start_command(call, FREE)).unwrap();

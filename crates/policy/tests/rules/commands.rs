@@ -65,7 +65,12 @@ pub(crate) fn stage_block(call: CallRef) -> AgentCommand {
 
 pub(crate) fn wait_goal(call: CallRef, condition: Condition, deadline: i64) -> AgentCommand {
     let wait = Wait { condition, deadline: Timestamp(deadline), note: None, is_met: false };
-    AgentCommand::WaitGoal { call, grant: grant(&[Capability::UpdateGoal]), wait }
+    AgentCommand::WaitGoal {
+        call,
+        grant: grant(&[Capability::UpdateGoal]),
+        wait,
+        ran: domain::Fingerprint::default(),
+    }
 }
 
 pub(crate) fn start_command(call: CallRef, effect: Effect) -> AgentCommand {
@@ -75,6 +80,7 @@ pub(crate) fn start_command(call: CallRef, effect: Effect) -> AgentCommand {
         effect,
         title: domain::CommandTitle::parse("make all").unwrap(),
         owner: owner(1),
+        ran: domain::Fingerprint::default(),
     }
 }
 

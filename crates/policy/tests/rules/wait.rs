@@ -132,13 +132,13 @@ fn g10_what_is_there_when_the_wait_is_stored_is_met_at_once() {
 fn g10_an_agent_cannot_store_a_wait_that_says_it_is_met() {
     let mut world = goal();
     let call = world.start_with("goal_wait");
-    let policy::AgentCommand::WaitGoal { call, grant, mut wait } =
+    let policy::AgentCommand::WaitGoal { call, grant, mut wait, ran } =
         wait_goal(call, Condition::Inbox, START + HOUR_MS)
     else {
         panic!()
     };
     wait.is_met = true;
-    world.agent(&policy::AgentCommand::WaitGoal { call, grant, wait }).unwrap();
+    world.agent(&policy::AgentCommand::WaitGoal { call, grant, wait, ran }).unwrap();
     assert!(!world.goal().wait.as_ref().unwrap().is_met);
 }
 

@@ -139,14 +139,17 @@ impl Driver<'_> {
         let grant = CallGrant { requires, permission, ..grant };
         let admitted = match prepared.background() {
             None => self.turn.admit_call(call, grant.clone(), effect.clone()).await,
-            Some(title) => match self.turn.start_command(call, grant.clone(), effect.clone(), title).await {
-                Ok((command, taken_at)) => {
-                    let session = self.turn.session();
-                    self.around.background.start(session, (command, taken_at), prepared);
-                    return Ok(());
+            Some(title) => {
+                let ran = Fingerprint::of_call(&asked.tool, &asked.arguments);
+                match self.turn.start_command(call, grant.clone(), effect.clone(), title, ran).await {
+                    Ok((command, taken_at)) => {
+                        let session = self.turn.session();
+                        self.around.background.start(session, (command, taken_at), prepared);
+                        return Ok(());
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
+            }
         };
         if let Err(error) = admitted {
             let refusal = refusal_of_call(error)?;

@@ -26,10 +26,15 @@ const MIGRATIONS: &[Migration] = &[
         name: "leases and evidence",
         sql: include_str!("../../migrations/sqlite/0002_leases_and_evidence.sql"),
     },
+    Migration {
+        version: 3,
+        name: "met waits",
+        sql: include_str!("../../migrations/sqlite/0003_met_waits.sql"),
+    },
 ];
 
 /// The schema of this build.
-pub(super) const SCHEMA: i64 = 2;
+pub(super) const SCHEMA: i64 = 3;
 
 /// The schema of a store.
 pub(super) async fn schema(path: &Path, connection: &mut SqliteConnection) -> Result<i64, StoreError> {

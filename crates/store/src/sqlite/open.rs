@@ -138,6 +138,31 @@ async fn application_id(connection: &mut SqliteConnection) -> Result<i64, sqlx::
     sqlx::query_scalar("PRAGMA application_id").fetch_one(connection).await
 }
 
+/// What a path names, so that another file under the same name is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    #[cfg(unix)]
+    device: u64,
+    #[cfg(unix)]
+    inode: u64,
+}
+
+/// The file that is there.
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    let found = fs::metadata(path).ok()?;
+    #[cfg(unix)]
+    let identity = {
+        use std::os::unix::fs::MetadataExt as _;
+        Identity { device: found.dev(), inode: found.ino() }
+    };
+    #[cfg(not(unix))]
+    let identity = {
+        drop(found);
+        Identity {}
+    };
+    Some(identity)
+}
+
 fn create_folders(path: &Path) -> Result<(), StoreError> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     let mut builder = fs::DirBuilder::new();

@@ -160,8 +160,23 @@ async fn what_a_batch_looks_up_is_found_by_its_whole_key() {
 
 #[test]
 fn a_released_step_of_the_schema_keeps_its_text() {
-    insta::assert_snapshot!(migrate::digests().join("\n"), @"
+    insta::assert_snapshot!(migrate::digests().join("\n"), @r"
     1 start 84f1e116d974a5380d4ceda2b55eb746a5063f17b9dfd0548e98d7d41fb608bd
     2 leases and evidence 870688324cd17b2255eb67030135f0fd51a81af2ecabf4d6a0c41f7839ad31ae
+    3 met waits 0356475d40230d261a01f4882caa18d1eb20d4b15475e24a899a2b8c660800c3
     ");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_called_one() {
+    let (_folder, _store, engine) = one_session().await;
+    let mut writer = engine.writer().await.unwrap();
+    writer.begin().await.unwrap();
+    // As many pages as there are: the next one has no room.
+    let pages = "PRAGMA max_page_count = 1";
+    writer.run(Cow::Borrowed(pages), Vec::new()).await.ok();
+    let grow = "CREATE TABLE more AS WITH RECURSIVE n(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM n WHERE x < 9999) \
+                SELECT hex(randomblob(99)) FROM n";
+    let error = writer.run(Cow::Borrowed(grow), Vec::new()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sqlx::Connection as _;
-use store::{Store, StoreError, SystemClock};
+use store::{ExecuteError, Store, StoreError, SystemClock};
 
 use crate::site::{Site, on_each_engine, open_session, send, session, submit};
 
@@ -123,10 +123,28 @@ async fn a_store_of_a_newer_schema_is_refused_and_not_changed() {
         assert!(matches!(error, StoreError::NewerSchema { found: 99, .. }), "{error:?}");
         let text = error.to_string().replace(&site.path().display().to_string(), "a.db");
         insta::allow_duplicates!(
-            insta::assert_snapshot!(text, @"a.db has schema 99 and this build knows 2; use the newer zuno that made it")
+            insta::assert_snapshot!(text, @"a.db has schema 99 and this build knows 3; use the newer zuno that made it")
         );
     }
     assert_eq!(site.dump().await, before);
+}
+
+#[tokio::test]
+async fn a_store_that_was_taken_away_while_it_was_open_takes_nothing_more() {
+    let site = Site::sqlite();
+    let store = site.open().await;
+    send(&store, session(1), open_session()).await.unwrap();
+    let moved = site.path().with_extension("moved");
+    for replaced in [false, true] {
+        std::fs::rename(site.path(), &moved).unwrap();
+        if replaced {
+            std::fs::copy(&moved, site.path()).unwrap();
+        }
+        let error = send(&store, session(1), submit("lost")).await.unwrap_err();
+        assert!(matches!(error, ExecuteError::Fault(StoreError::Gone { .. })), "{error:?}");
+        std::fs::rename(&moved, site.path()).unwrap();
+    }
+    send(&store, session(1), submit("kept")).await.unwrap();
 }
 
 #[tokio::test]

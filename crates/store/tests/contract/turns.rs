@@ -82,6 +82,7 @@ pub(crate) async fn start_command(store: &Store, id: SessionId, by: CallRef) -> 
         effect: Effect::Command { confined: true },
         title: CommandTitle::parse("cargo build").unwrap(),
         owner: owner(),
+        ran: Fingerprint::default(),
     };
     call(store, id, start).await.unwrap()
 }

@@ -30,7 +30,12 @@ async fn with_wait(store: &Store, id: SessionId, condition: Condition) {
     send(store, id, set_goal(5)).await.unwrap();
     let first = start_turn(store, id, 1).await;
     let wait = Wait { condition, deadline: DEADLINE, note: None, is_met: false };
-    let wait = AgentCommand::WaitGoal { call: first, grant: grant(Permission::Allow), wait };
+    let wait = AgentCommand::WaitGoal {
+        call: first,
+        grant: grant(Permission::Allow),
+        wait,
+        ran: domain::Fingerprint::default(),
+    };
     call(store, id, wait).await.unwrap();
     end_turn(store, id, first.turn).await;
 }
@@ -180,7 +185,12 @@ async fn at_rest(store: &Store) -> Vec<(SessionId, &'static str)> {
         start_command(store, id, first).await;
         let wait = Wait { condition, deadline: DEADLINE, note: None, is_met: false };
         let second = domain::CallRef { index: 1, ..first };
-        let wait = AgentCommand::WaitGoal { call: second, grant: grant(Permission::Allow), wait };
+        let wait = AgentCommand::WaitGoal {
+            call: second,
+            grant: grant(Permission::Allow),
+            wait,
+            ran: domain::Fingerprint::default(),
+        };
         call(store, id, wait).await.unwrap();
         end_turn(store, id, first.turn).await;
     }
@@ -193,6 +203,7 @@ async fn at_rest(store: &Store) -> Vec<(SessionId, &'static str)> {
         effect: Effect::External,
         title: domain::CommandTitle::parse("serve").unwrap(),
         owner: owner(),
+        ran: domain::Fingerprint::default(),
     };
     call(store, session(5), start).await.unwrap();
     end_turn(store, session(5), first.turn).await;

@@ -380,12 +380,13 @@ fn call(used: &Use, number: usize, state: &SessionState, now: Timestamp) -> Sent
             effect: effect.clone(),
             title: CommandTitle::parse("cargo build").unwrap(),
             owner: owner(),
+            ran: Fingerprint::default(),
         },
         Use::Stop => AgentCommand::StopCommand { call: of, grant: allowed, command: state.core.last_command },
         Use::Wait { condition, ms } => {
             let (condition, deadline) = (condition.clone(), now.plus_ms(*ms));
             let wait = Wait { condition, deadline, note: None, is_met: false };
-            AgentCommand::WaitGoal { call: of, grant: allowed, wait }
+            AgentCommand::WaitGoal { call: of, grant: allowed, wait, ran: Fingerprint::default() }
         }
         Use::Block => AgentCommand::StageBlock { call: of, grant: allowed, reason: remark() },
         Use::Propose => AgentCommand::ProposeGoal {
