@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use crate::quote::quoted;
 use pattern::{PathGlob, TextPattern, flat};
-use shell::{SimpleCommand, Unclear, simple_commands};
+use shell::{SimpleCommand, UNNAMED, Unclear, simple_commands};
 
 /// Rules of one file. Nobody oversees more, and each call is compared with each.
 const RULES: usize = 200;
@@ -186,7 +186,9 @@ impl PermissionRule {
                 (About::Commands(pattern), Part::Command(command)) => may_run(pattern, command),
                 // Whatever such a text runs, a rule about every command is about that too.
                 (About::Commands(pattern), Part::Unclear { .. }) if is_sure => pattern.is_any(),
-                (About::Commands(pattern), Part::Unclear { flat, .. }) => pattern.occurs_in(flat),
+                (About::Commands(pattern), Part::Unclear { flat, holds, .. }) => {
+                    *holds == UNNAMED || pattern.occurs_in(flat)
+                }
                 (About::Paths(_), Part::Command(_) | Part::Unclear { .. } | Part::Whole)
                 | (About::Commands(_), Part::Path(_) | Part::Whole) => false,
             }
@@ -210,6 +212,20 @@ fn may_mean_path(glob: &PathGlob, path: &str, subject: &CallSubject<'_>) -> bool
 }
 
 fn may_run(pattern: &TextPattern, command: &SimpleCommand) -> bool {
+    runs(pattern, command) || may_become(pattern, command)
+}
+
+/// Whether words that the shell makes something else of leave open that it is this.
+fn may_become(pattern: &TextPattern, command: &SimpleCommand) -> bool {
+    // The name is plain, so it ends where it ends in the text without the words left open.
+    command.shape.as_ref().is_some_and(|shape| {
+        let name_end = shape.find(' ').unwrap_or(shape.len());
+        let without_folder = shape[..name_end].rfind('/').map_or(0, |slash| slash + 1);
+        pattern.could_match(shape) || pattern.could_match(&shape[without_folder..])
+    })
+}
+
+fn runs(pattern: &TextPattern, command: &SimpleCommand) -> bool {
     let name_end = command.plain.find(' ').unwrap_or(command.plain.len());
     let without_folder = command.plain[..name_end].rfind('/').map_or(0, |slash| slash + 1);
     pattern.matches(&command.raw)
@@ -254,6 +270,9 @@ impl Part<'_> {
         match (self, &rule.about) {
             (Self::Unclear { holds, .. }, About::Commands(_)) => {
                 format!(", which may run that: it holds {holds}")
+            }
+            (Self::Command(command), About::Commands(pattern)) if !runs(pattern, command) => {
+                ", which may run that: it holds a word that the shell expands".to_owned()
             }
             (Self::Path(_) | Self::Command(_) | Self::Unclear { .. } | Self::Whole, _) => String::new(),
         }

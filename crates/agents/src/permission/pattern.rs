@@ -7,6 +7,13 @@ use super::InvalidRule;
 /// Bytes of one pattern: nobody oversees a longer one, and each call is compared with each pattern.
 const PATTERN_BYTES: usize = 1_000;
 
+/// Stands in a text for a part that may be any text, also none. No text of a command can hold it.
+pub(super) const ANY: &str = "\0";
+
+/// Characters of a text with such parts that are compared one by one; what follows may be anything. Nobody reads a
+/// longer command, and each is compared with each pattern.
+const SHAPE_CHARS: usize = 4_000;
+
 /// A text in which `*` stands for any text, also none. Everything else stands for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TextPattern {
@@ -36,6 +43,39 @@ impl TextPattern {
         let [middle @ .., last] = rest else { return text == first };
         let inner = text.strip_prefix(first.as_str()).and_then(|rest| rest.strip_suffix(last.as_str()));
         inner.is_some_and(|inner| after(inner, middle).is_some())
+    }
+
+    /// Whether the whole text matches if each [`ANY`] in it is the right text.
+    pub(super) fn could_match(&self, text: &str) -> bool {
+        // The pattern as characters and gaps, and the places in it that what was read of the text can lead to.
+        let mut pattern: Vec<Option<char>> = Vec::new();
+        for (at, piece) in self.pieces.iter().enumerate() {
+            pattern.extend((at > 0).then_some(None));
+            pattern.extend(piece.chars().map(Some));
+        }
+        let over_gaps = |mut places: Vec<bool>| {
+            for at in 0..pattern.len() {
+                places[at + 1] |= places[at] && pattern[at].is_none();
+            }
+            places
+        };
+        let mut places = vec![false; pattern.len() + 1];
+        places[0] = true;
+        places = over_gaps(places);
+        let is_cut = text.chars().nth(SHAPE_CHARS).is_some();
+        for c in text.chars().take(SHAPE_CHARS).chain(is_cut.then_some('\0')) {
+            let mut next = vec![false; places.len()];
+            for at in (0..places.len()).filter(|at| places[*at]) {
+                match pattern.get(at) {
+                    _ if c == '\0' => next[at..].fill(true),
+                    Some(None) => next[at] = true,
+                    Some(Some(wanted)) if *wanted == c => next[at + 1] = true,
+                    Some(Some(_)) | None => {}
+                }
+            }
+            places = over_gaps(next);
+        }
+        places.last().copied().unwrap_or_default()
     }
 
     /// Whether some part of the text matches that begins and ends between words. Quotes and backslashes count on

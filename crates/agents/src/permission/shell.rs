@@ -7,7 +7,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::pattern::flat;
+use super::pattern::{ANY, flat};
 
 /// One simple command of a text.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,12 +18,17 @@ pub(super) struct SimpleCommand {
     pub(super) plain: String,
     /// Whether `plain` is all of it and means the same as `raw`.
     pub(super) is_exact: bool,
+    /// `plain` with [`ANY`] for each word that the shell makes something else of, if there is one.
+    pub(super) shape: Option<String>,
     /// What it may run besides, if its arguments can be a command: the [`flat`] text.
     pub(super) may_run: Option<String>,
 }
 
 /// Why a text is not understood: the construct, to be read after "it holds".
 pub(super) type Unclear = &'static str;
+
+/// The construct that leaves open which command it is.
+pub(super) const UNNAMED: Unclear = "a command whose name is not plain text";
 
 /// Words that begin or continue a compound command where the name of a command is expected.
 const KEYWORDS: [&str; 19] = [
@@ -35,10 +40,64 @@ const KEYWORDS: [&str; 19] = [
 const READS_TEXT: [&str; 4] = ["eval", ".", "source", "alias"];
 
 /// Commands that run another command, which stands among their arguments.
-const RUNS_ARGUMENTS: [&str; 34] = [
-    "ash", "bash", "builtin", "busybox", "chroot", "chrt", "command", "dash", "doas", "env", "exec", "find",
-    "flock", "ionice", "ksh", "nice", "nohup", "parallel", "script", "setpriv", "setsid", "sh", "ssh",
-    "stdbuf", "strace", "su", "sudo", "time", "timeout", "trap", "unshare", "watch", "xargs", "zsh",
+const RUNS_ARGUMENTS: [&str; 57] = [
+    "ash",
+    "at",
+    "bash",
+    "batch",
+    "builtin",
+    "busybox",
+    "chroot",
+    "chrt",
+    "command",
+    "dash",
+    "doas",
+    "env",
+    "exec",
+    "fakeroot",
+    "find",
+    "fish",
+    "flock",
+    "gosu",
+    "ionice",
+    "ksh",
+    "ltrace",
+    "mksh",
+    "nice",
+    "nohup",
+    "nsenter",
+    "numactl",
+    "parallel",
+    "pkexec",
+    "prlimit",
+    "rbash",
+    "runuser",
+    "script",
+    "setarch",
+    "setpriv",
+    "setsid",
+    "sg",
+    "sh",
+    "ssh",
+    "start-stop-daemon",
+    "stdbuf",
+    "strace",
+    "su",
+    "sudo",
+    "systemd-run",
+    "taskset",
+    "time",
+    "timeout",
+    "toybox",
+    "trap",
+    "unbuffer",
+    "unshare",
+    "valgrind",
+    "watch",
+    "xargs",
+    "xvfb-run",
+    "yash",
+    "zsh",
 ];
 
 /// The simple commands of a text, none of which is empty.
@@ -267,7 +326,7 @@ fn command(words: &[Word]) -> Result<SimpleCommand, Unclear> {
         // A lone bracket is the command for tests, not a pattern.
         let expands = name.expands && name.plain != "[";
         if expands || name.plain.is_empty() || name.plain.contains([' ', '\t', '\n']) {
-            return Err("a command whose name is not plain text");
+            return Err(UNNAMED);
         }
         if READS_TEXT.contains(&program) {
             return Err("a command that runs a text");
@@ -277,8 +336,19 @@ fn command(words: &[Word]) -> Result<SimpleCommand, Unclear> {
     Ok(SimpleCommand {
         raw: joined(words, |word| &word.raw),
         is_exact: assignments == 0 && named.iter().all(|word| !word.needs_quotes && !word.plain.is_empty()),
+        shape: shape(named),
         plain,
         may_run,
+    })
+}
+
+/// The name is plain text by then, also where it is a bracket.
+fn shape(named: &[Word]) -> Option<String> {
+    let (name, arguments) = named.split_first()?;
+    arguments.iter().any(|word| word.expands).then(|| {
+        let open = |word: &'_ Word| if word.expands { ANY.to_owned() } else { word.plain.clone() };
+        let words = std::iter::once(name.plain.clone()).chain(arguments.iter().map(open));
+        words.collect::<Vec<_>>().join(" ")
     })
 }
 

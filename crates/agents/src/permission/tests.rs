@@ -194,6 +194,47 @@ fn rules_about_paths_commands_and_tools_keep_to_their_parts() {
 }
 
 #[test]
+fn a_denial_finds_what_a_shell_makes_of_words() {
+    check_commands(
+        &["deny command=git push*", "deny command=rm *"],
+        Verdict::Deny,
+        &[
+            "p=push; git $p",
+            "git $p origin",
+            "git pu{s,s}h",
+            "git p*",
+            "/usr/bin/git \"$@\"",
+            "g=git; $g push",
+            "r=m; true & r$r -f x",
+            "taskset 1 rm -f x",
+            "prlimit rm -f x",
+            "runuser -u root -- rm -f x",
+            "start-stop-daemon -S -x /bin/rm -- -f x",
+            "fakeroot rm -f x",
+        ],
+    );
+    check_commands(
+        &["deny command=git push*", "deny command=rm *"],
+        Verdict::Allow,
+        &[
+            "git add *.rs",
+            "git log $REV",
+            "ls *.o",
+            "[ -e $x ]",
+            "echo $HOME",
+            "cp {a,b} c",
+            "git add $(pwd)",
+        ],
+    );
+}
+
+#[test]
+fn a_denial_that_needs_a_certain_end_is_found_behind_words_left_open() {
+    check_commands(&["deny command=git * --force"], Verdict::Deny, &["git push $x", "git $x --force"]);
+    check_commands(&["deny command=git * --force"], Verdict::Allow, &["git $x --tags", "gitk $x"]);
+}
+
+#[test]
 fn commands_allowed_by_name_make_the_others_ask_unless_a_sandbox_holds_them() {
     let some = rules(&["allow command=cargo test*"]);
     assert_eq!(some.judge(&command("cargo test")).verdict, Verdict::Allow);
@@ -376,7 +417,7 @@ fn a_denial_or_question_finds_its_command() {
                 "legit push",
                 "(legit push)",
                 "(git status)",
-                "git $X",
+                "git commit $X",
                 "# git push",
             ],
         );

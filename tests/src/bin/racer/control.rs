@@ -109,7 +109,8 @@ impl Racer {
         state.core.lanes.values_mut().for_each(|lane| lane.running = None);
         let (lane, model) = (LaneId::main(), "racer".parse().unwrap());
         let (scope, max_requests) = (Scope::All, tests::MOST_REQUESTS);
-        let admit = RuntimeCommand::AdmitTurn { lane, owner: owner(), model, scope, max_requests, confinement: None };
+        let admit =
+            RuntimeCommand::AdmitTurn { lane, owner: owner(), model, scope, max_requests, confinement: None };
         let alone = Belief { state: Arc::new(state), leases: Leases::default() };
         self.execute(runtime(admit), Some(alone)).await
     }

@@ -55,7 +55,7 @@ fn with_further_command() -> impl Strategy<Value = String> {
         Just("npm run \"a\\\"\" # x\nnpm run b"),
         Just("cargo test 2>&1"),
     ];
-    let further = "(X=1 |PATH=\\. )?(rm|./git|'rm'|r\\\\m|/bin/rm|\\$X|r\\*|env git|eval git)( status)?( -[a-z])?( 'x y')?";
+    let further = "(X=1 |PATH=\\. )?(rm|\\./git|'rm'|r\\\\m|/bin/rm|\\$X|r\\*|env git|eval git)( status)?( -[a-z])?( 'x y')?";
     let join = prop_oneof![
         Just("{K}; {F}"),
         Just("{F}; {K}"),
