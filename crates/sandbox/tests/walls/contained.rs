@@ -114,7 +114,7 @@ fn c6_there_is_no_way_out() {
             "s.socket(s.AF_VSOCK, s.SOCK_STREAM)".to_owned(),
             "s.socket(s.AF_NETLINK, s.SOCK_RAW, 4)".to_owned(),
         ];
-        let tries: String = sockets.iter().map(|call| format!("refused(lambda: {call})\n")).collect();
+        let tries = sockets.map(|call| format!("refused(lambda: {call})")).join("\n");
         let script = format!(
             "import os, socket as s\ndef refused(call):\n  try: call()\n  except OSError: return\n  raise SystemExit(1)\n{tries}"
         );
