@@ -37,7 +37,7 @@ pub(crate) enum WorkCall {
     /// An answer read from the state.
     Read(String),
     /// A command that changes it.
-    Change(AgentCommand),
+    Change(Box<AgentCommand>),
     /// A question to a person (I4).
     Ask(NewRequest),
 }
@@ -278,7 +278,7 @@ pub(crate) fn prepare(
             AgentCommand::StopCommand { call, grant, command: CommandId(command) }
         }
     };
-    Ok(WorkCall::Change(change))
+    Ok(WorkCall::Change(Box::new(change)))
 }
 
 fn goal_update(

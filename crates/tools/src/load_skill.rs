@@ -1,5 +1,6 @@
 //! `load_skill`: the text of a skill. It reads, and runs nothing.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -125,7 +126,7 @@ impl Load {
         let mut out =
             format!("[skill `{}`, {} of {}]\n{}", self.name, self.file, skill.place, text.trim_end());
         if shown < whole {
-            out.push_str(&format!("\n[cut: these are the first {shown} of {whole} bytes of the file]"));
+            let _ = write!(out, "\n[cut: these are the first {shown} of {whole} bytes of the file]");
         }
         Ok(out)
     }

@@ -80,7 +80,7 @@ impl Skills {
                 .and_then(|user| Dir::open_ambient_dir(user, cap_std::ambient_authority()))
             {
                 Ok(dir) => {
-                    skills.look_in(&Arc::new(dir), Path::new(USER_FOLDER), &user.join(USER_FOLDER), None)
+                    skills.look_in(&Arc::new(dir), Path::new(USER_FOLDER), &user.join(USER_FOLDER), None);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => skills.problems.push(format!("{}: {error}", user.display())),

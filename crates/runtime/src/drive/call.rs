@@ -79,7 +79,8 @@ impl Driver<'_> {
             budgets: self.around.proposed_budgets,
         };
         let mut prepared = work_tools::prepare(tool, call, grant.clone(), arguments, context);
-        if let Ok(WorkCall::Change(AgentCommand::WaitGoal { wait, .. })) = &mut prepared
+        if let Ok(WorkCall::Change(command)) = &mut prepared
+            && let AgentCommand::WaitGoal { wait, .. } = command.as_mut()
             && let Err(refused) = self.take_baseline(wait).await
         {
             prepared = Err(refused);
@@ -99,7 +100,7 @@ impl Driver<'_> {
                 Err(error) => refusal_of_call(error)?,
             },
             Ok(WorkCall::Change(command)) => {
-                match self.turn.work_state_call(call, command, &asked.arguments).await {
+                match self.turn.work_state_call(call, *command, &asked.arguments).await {
                     Ok(()) => return Ok(()),
                     Err(error) => refusal_of_call(error)?,
                 }
