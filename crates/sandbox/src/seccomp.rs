@@ -126,6 +126,9 @@ const TIOCLINUX: u64 = 0x541c;
 const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
 const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
 
+/// The bits of a socket's type beside its flags: `SOCK_TYPE_MASK` of linux/net.h.
+const SOCKET_TYPE: u64 = 0xf;
+
 /// New namespaces, in which a process would have rights again.
 const NEW_NAMESPACES: [libc::c_int; 8] = [
     libc::CLONE_NEWUSER,
@@ -184,8 +187,15 @@ fn refused(level: Level, network: bool) -> Result<Rules, seccompiler::BackendErr
         rules.insert(call, flags.collect::<Result<_, _>>()?);
     }
     rules.insert(libc::SYS_socket, sockets(level == Level::Full || network)?);
-    // Pairs are for processes that know each other.
-    rules.insert(libc::SYS_socketpair, vec![rule(&[(0, Op::Ne, number(libc::AF_UNIX))])?]);
+    // Pairs are for processes that know each other. One of datagrams could still send to any path; the kernel takes raw
+    // ones for the same.
+    let of_type = |kind| rule(&[(1, Op::MaskedEq(SOCKET_TYPE), number(kind))]);
+    let pairs = vec![
+        rule(&[(0, Op::Ne, number(libc::AF_UNIX))])?,
+        of_type(libc::SOCK_DGRAM)?,
+        of_type(libc::SOCK_RAW)?,
+    ];
+    rules.insert(libc::SYS_socketpair, pairs);
     Ok(rules)
 }
 

@@ -113,6 +113,8 @@ fn c6_there_is_no_way_out() {
             "s.socket(s.AF_PACKET, s.SOCK_RAW)".to_owned(),
             "s.socket(s.AF_VSOCK, s.SOCK_STREAM)".to_owned(),
             "s.socket(s.AF_NETLINK, s.SOCK_RAW, 4)".to_owned(),
+            "s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)".to_owned(),
+            "s.socketpair(s.AF_UNIX, s.SOCK_RAW)".to_owned(),
         ];
         let tries = sockets.map(|call| format!("refused(lambda: {call})")).join("\n");
         let script = format!(
