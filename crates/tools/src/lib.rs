@@ -20,6 +20,7 @@ mod load_skill;
 mod read_file;
 mod replacement;
 mod secrets;
+mod seen;
 mod shell;
 mod skills;
 mod version;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::{decode, schema_of};
 use crate::call::{BlockingCall, Stoppable};
+use crate::seen::Digesting;
 use crate::words::count;
 use crate::workspace::{CHUNK_BYTES, Workspace, explain};
 
@@ -80,8 +81,15 @@ impl Tool for ReadFile {
         let workspace = Arc::clone(&self.workspace);
         Ok(BlockingCall::read(path, ignored, move |path, stop| {
             let read = workspace.open_file(path).and_then(|file| {
-                let file = Stoppable { inner: file, stop };
-                read(file, offset, limit, stop).map_err(|error| explain(path, &error))
+                let mut file = Digesting::new(Stoppable { inner: file, stop });
+                let read = read(&mut file, offset, limit, stop).map_err(|error| explain(path, &error))?;
+                Ok((read, file.digest()))
+            });
+            let read = read.map(|(read, digest)| {
+                if let (Read::Shown(_), Some(digest)) = (&read, digest) {
+                    workspace.seen().showed(path, digest);
+                }
+                read
             });
             match read {
                 Ok(Read::Shown(text)) => ToolOutput::ok(text),

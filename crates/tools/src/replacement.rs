@@ -157,6 +157,7 @@ impl Replacement {
         // Checked again as late as possible: filling and syncing takes the longest.
         self.check(&dir, name, stop)?;
         temporary.rename_to(name).map_err(failed)?;
+        workspace.seen().replaced(path, self.before, self.after);
         sync_dir(&dir, &self.path);
         Ok(())
     }

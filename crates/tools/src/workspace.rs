@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::call::look;
 use crate::replacement;
+use crate::seen::Seen;
 use crate::version;
 
 /// Bytes read at a time. A stop is noticed between two reads.
@@ -31,6 +32,7 @@ pub struct Workspace {
     /// As it was named when opened, since models are told this name and repeat it.
     named: PathBuf,
     dir: Dir,
+    seen: Seen,
 }
 
 /// Why a directory cannot be a workspace.
@@ -48,7 +50,7 @@ impl Workspace {
         let named = std::path::absolute(root).map_err(failed)?;
         let canonical = root.canonicalize().map_err(failed)?;
         let dir = Dir::open_ambient_dir(&canonical, cap_std::ambient_authority()).map_err(failed)?;
-        Ok(Self { root: canonical, named, dir })
+        Ok(Self { root: canonical, named, dir, seen: Seen::default() })
     }
 
     /// The root directory, without symbolic links.
@@ -59,6 +61,11 @@ impl Workspace {
     /// The handle that every access starts from.
     pub(crate) fn dir(&self) -> &Dir {
         &self.dir
+    }
+
+    /// What the model of this turn knows of the files.
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.seen
     }
 
     /// The path as it reads from the root: absolute paths beneath the root are made relative, everything else that

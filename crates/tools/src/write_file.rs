@@ -80,6 +80,12 @@ fn plan(workspace: &Workspace, arguments: Arguments) -> Result<(Replacement, Str
             let file = workspace.open_file(Path::new(&target.path)).map_err(ToolFault::Refused)?;
             let before =
                 digest(file).map_err(|error| ToolFault::Refused(explain(Path::new(&target.path), &error)))?;
+            if workspace.seen().is_stale(Path::new(&target.path), before) {
+                return Err(ToolFault::Refused(format!(
+                    "{} was changed by something else since you saw it; nothing was written. Read it again",
+                    target.path
+                )));
+            }
             (Some(before), format!("overwrote {} ({size}, was {})", target.path, count(found.len(), "byte")))
         }
     };
@@ -165,6 +171,32 @@ mod tests {
         let output = call.run(CancellationToken::new()).await;
         assert!(!output.succeeded && output.text.contains("nothing was written"), "{}", output.text);
         assert_eq!(fixture.read("a"), "mine");
+    }
+
+    #[tokio::test]
+    async fn c6_a_file_that_changed_since_it_was_read_is_not_overwritten() {
+        let fixture = Fixture::new();
+        fixture.write("a", "one\ntwo\n");
+        fixture.ok("read_file", json!({ "path": "a", "limit": 1 })).await;
+        fixture.write("a", "mine\n");
+        let overwrite = json!({ "path": "a", "content": "x" });
+        let text = fixture.refused("write_file", overwrite.clone()).await;
+        insta::assert_snapshot!(text, @"a was changed by something else since you saw it; nothing was written. Read it again");
+        // An edit that fits does not tell the model what else changed.
+        fixture.ok("edit_file", json!({ "path": "a", "old_string": "mine", "new_string": "ours" })).await;
+        fixture.refused("write_file", overwrite.clone()).await;
+        assert_eq!(fixture.read("a"), "ours\n");
+        fixture.ok("read_file", json!({ "path": "a" })).await;
+        fixture.ok("write_file", overwrite.clone()).await;
+        // What it wrote itself it knows.
+        fixture.ok("write_file", overwrite.clone()).await;
+        fixture.ok("edit_file", json!({ "path": "a", "old_string": "x", "new_string": "y" })).await;
+        fixture.ok("write_file", overwrite.clone()).await;
+        fixture.write("a", "theirs");
+        fixture.refused("write_file", overwrite.clone()).await;
+        // What is gone cannot be lost.
+        std::fs::remove_file(fixture.path("a")).unwrap();
+        fixture.ok("write_file", overwrite).await;
     }
 
     #[tokio::test]
