@@ -6,16 +6,12 @@ use std::sync::Arc;
 use agents::ToolAllowList;
 use async_trait::async_trait;
 use domain::{
-    CallOutcome, CallRef, Capability, CapabilitySet, Effect, Failure, Mode, ModelCall, ModelName, SessionId,
-    TokenUsage,
+    CallOutcome, CallRef, Capability, CapabilitySet, Effect, Mode, ModelCall, SessionId, TokenUsage,
 };
 use policy::{CallGrant, Permission};
-use runtime::{
-    CallSubject, CommandError, Delta, Model, ModelRequest, ModelResponse, PreparedCall, Tool, ToolFault,
-    ToolOutput, ToolSpec,
-};
+use runtime::{CallSubject, CommandError, Model, PreparedCall, Tool, ToolFault, ToolOutput, ToolSpec};
 use serde_json::{Value, json};
-use tests::{Probe, Shop, World, answering, call, plan, text};
+use tests::{Probe, Shop, Unprompted, World, answering, call, plan, text};
 use tokio_util::sync::CancellationToken;
 
 /// A tool that does nothing, but says that it needs something.
@@ -208,36 +204,6 @@ async fn c4_in_plan_mode_a_tool_that_is_not_on_the_list_is_denied_whoever_brough
     denied: denied: `mcp_writer` needs write_workspace, which Plan mode does not allow. Plan mode is read-only and only the user leaves it. Go on with reading and planning, and say what you would do
     denied: denied: `needs_nothing` does not say what it needs, and Plan mode allows by name. Go on with reading and planning, and say what you would do
     ");
-}
-
-/// Hands a model requests without any prompt: no system text, no tools, no work state.
-pub(crate) struct Unprompted {
-    pub(crate) inner: Arc<dyn Model>,
-}
-
-#[async_trait]
-impl Model for Unprompted {
-    fn name(&self) -> &ModelName {
-        self.inner.name()
-    }
-
-    fn context_tokens(&self) -> u64 {
-        self.inner.context_tokens()
-    }
-
-    async fn respond(
-        &self,
-        request: &ModelRequest,
-        on_delta: &(dyn for<'d> Fn(Delta<'d>) + Send + Sync),
-    ) -> Result<ModelResponse, Failure> {
-        let bare = ModelRequest {
-            system: String::new(),
-            tools: Vec::new(),
-            work_state: String::new(),
-            history: request.history.clone(),
-        };
-        self.inner.respond(&bare, on_delta).await
-    }
 }
 
 /// What a model does that never read a prompt.

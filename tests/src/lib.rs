@@ -18,7 +18,7 @@ mod tape;
 mod world;
 
 pub use gate::Gate;
-pub use model::{Probe, answering, call, calls, scripted, text};
+pub use model::{Probe, Unprompted, answering, call, calls, scripted, text};
 pub use openai::{OpenAiServer, Reply};
 pub use process::{CrashPoint, Finished, Running, Zuno, go_on, is_alive, pause, terminate, wait_until};
 pub use proof::{Effort, Proof};

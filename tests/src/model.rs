@@ -135,3 +135,34 @@ impl Model for Probe {
         self.inner.respond(request, on_delta).await
     }
 }
+
+/// Hands a model requests without any prompt: no system text, no tools, no work state.
+pub struct Unprompted {
+    /// The model.
+    pub inner: Arc<dyn Model>,
+}
+
+#[async_trait]
+impl Model for Unprompted {
+    fn name(&self) -> &ModelName {
+        self.inner.name()
+    }
+
+    fn context_tokens(&self) -> u64 {
+        self.inner.context_tokens()
+    }
+
+    async fn respond(
+        &self,
+        request: &ModelRequest,
+        on_delta: &(dyn for<'d> Fn(Delta<'d>) + Send + Sync),
+    ) -> Result<ModelResponse, Failure> {
+        let bare = ModelRequest {
+            system: String::new(),
+            tools: Vec::new(),
+            work_state: String::new(),
+            history: request.history.clone(),
+        };
+        self.inner.respond(&bare, on_delta).await
+    }
+}

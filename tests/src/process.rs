@@ -58,9 +58,13 @@ pub struct Finished {
 impl Zuno {
     /// For the store and workspace of a world.
     pub fn of<C: Clock + 'static>(world: &World<C>) -> Self {
-        let store = world.store_path();
-        let home = store.parent().unwrap().to_owned();
-        Self { home, store, workspace: world.workspace(), started: AtomicU32::new(0) }
+        Self::at(world.store_path().parent().unwrap())
+    }
+
+    /// For the store `zuno.db` and the folder `workspace` of a home of its own.
+    pub fn at(home: &Path) -> Self {
+        let (store, workspace) = (home.join("zuno.db"), home.join("workspace"));
+        Self { home: home.to_owned(), store, workspace, started: AtomicU32::new(0) }
     }
 
     /// Makes `main` the default model, reached at this address by the protocol `openai-chat`.

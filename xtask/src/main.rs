@@ -1,9 +1,10 @@
-//! The project's own checks: `cargo xtask layers | tidy | rules | test | prove | ci`.
+//! The project's own checks: `cargo xtask layers | tidy | rules | test | prove | containment | ci`.
 //!
 //! Each check is pure over data that `workspace` collected, so each is tested on small trees held in memory.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing the verdict is what a check is for")]
 
+mod containment;
 mod error;
 mod layers;
 mod prove;
@@ -29,6 +30,7 @@ Verbs:
   rules [--json]    semantic rules, their status and the tests that prove them
   test              build, run every test, then the doctests, each part timed
   prove [--long]    run the proofs and write docs/reference/guarantees.md (--long: the full counts)
+  containment       play what agents may try to get out, and write docs/reference/containment.md
   ci [--checks]     fmt, layers, tidy, rules, clippy, deny, then test (--checks: without test)
   help              this text
 
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ["prove", "--long"] => {
             Workspace::find().and_then(|workspace| prove::run(&workspace, prove::Effort::Long))
         }
+        ["containment"] => Workspace::find().and_then(|workspace| containment::run(&workspace)),
         ["ci"] => Workspace::find().and_then(|workspace| steps::ci(&workspace, steps::Scope::Everything)),
         ["ci", "--checks"] => {
             Workspace::find().and_then(|workspace| steps::ci(&workspace, steps::Scope::Checks))

@@ -21,7 +21,7 @@ pub(crate) enum Effort {
 /// Where the page is, from the root.
 const PAGE: &str = "docs/reference/guarantees.md";
 /// Where the proofs leave their figures, from the root.
-const FIGURES: &str = "target/proof";
+pub(crate) const FIGURES: &str = "target/proof";
 
 /// The tests that prove, with the package of the program that they kill. Whatever cargo does with them it does with
 /// all of this: other packages have other features, and those are another build.
@@ -49,11 +49,23 @@ const FAULTS: [(&str, &str); 4] = [
 
 /// What one part leaves.
 #[derive(Deserialize)]
-struct Figures {
+pub(crate) struct Figures {
     seconds: f64,
     paragraphs: Vec<String>,
     tables: Vec<Table>,
     faults: BTreeMap<String, Fault>,
+}
+
+impl Figures {
+    /// The paragraphs, then the tables.
+    pub(crate) fn write_into(&self, page: &mut String) {
+        for paragraph in &self.paragraphs {
+            let _ = writeln!(page, "{paragraph}\n");
+        }
+        for table in &self.tables {
+            page.push_str(&markdown(table));
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -98,7 +110,7 @@ fn prove(workspace: &Workspace, effort: Effort, steps: &mut Steps) -> Result<(),
     steps.run("page", || write_page(workspace, &figures, effort))
 }
 
-fn cargo(
+pub(crate) fn cargo(
     steps: &mut Steps,
     workspace: &Workspace,
     name: &'static str,
@@ -151,12 +163,7 @@ fn page(found: &BTreeMap<&str, Figures>, effort: Effort) -> String {
     for (part, heading) in PARTS {
         let Some(figures) = found.get(part) else { continue };
         let _ = writeln!(page, "\n## {heading}\n");
-        for paragraph in &figures.paragraphs {
-            let _ = writeln!(page, "{paragraph}\n");
-        }
-        for table in &figures.tables {
-            page.push_str(&markdown(table));
-        }
+        figures.write_into(&mut page);
         let took = Duration::from_secs_f64(figures.seconds.max(0.0)).as_secs();
         let _ = writeln!(page, "Took {took} s.");
     }
