@@ -16,7 +16,7 @@ pub(crate) enum Exit {
     Done = 0,
     /// The command line is wrong. clap uses the same number.
     Usage = 2,
-    /// A rule refused it; nothing changed.
+    /// A rule refused it, or it was settled before; nothing changed.
     Rejected = 3,
     /// No such session, plan, Goal, request, command, event or store.
     NotFound = 4,
@@ -43,7 +43,7 @@ pub(crate) const EXIT_HELP: &str = "\
 Exit codes:
   0    done
   2    the command line is wrong
-  3    refused by a rule, nothing changed
+  3    refused by a rule, or settled before by another answer: nothing changed
   4    no such session, plan, Goal, request, command, event or store
   5    the store or the environment is at fault
   6    the turn failed

@@ -2,7 +2,7 @@
 
 use domain::{
     AgentName, Answer, Budgets, Code, CommandId, CommandKey, Event, EventBody, GoalId, InputId, InputText,
-    LaneId, Objective, Remark, RequestId, Revision, SessionId, UnknownKeys, Violation,
+    LaneId, Objective, Remark, RequestEnd, RequestId, Revision, SessionId, UnknownKeys, Violation,
 };
 use policy::{BudgetEdit, CriteriaEdit, Delivery, Rejection, UserActor, UserCommand};
 use serde_json::Value;
@@ -49,6 +49,17 @@ impl Prompt {
     pub const fn queued(text: InputText) -> Self {
         Self { text, delivery: Delivery::Queue, resume: false }
     }
+}
+
+/// What became of an answer to a request.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// The session after it.
+    pub view: SessionView,
+    /// How the request ended, by this answer or before it.
+    pub end: RequestEnd,
+    /// Whether this answer did it. Otherwise the request was settled before, and nothing changed.
+    pub changed: bool,
 }
 
 impl UserDoor {
@@ -234,8 +245,20 @@ impl UserDoor {
         session: SessionId,
         request: RequestId,
         answer: Answer,
-    ) -> Result<SessionView, CommandError> {
-        self.view(session, UserCommand::AnswerRequest { request, answer }).await
+    ) -> Result<Answered, CommandError> {
+        let command = UserCommand::AnswerRequest { request, answer };
+        let committed = self.act(session, command, None).await?;
+        let view = SessionView::of(&committed.state, committed.wake_at, self.sessions.now());
+        let settled = committed.events.iter().find_map(|event| settling(event, request));
+        let (end, changed) = match settled {
+            Some(end) => (end, true),
+            // A request that is not open has an event that settled it.
+            None => (
+                self.sessions.request_end(session, request).await?.unwrap_or(RequestEnd::Cancelled),
+                false,
+            ),
+        };
+        Ok(Answered { view, end, changed })
     }
 
     /// Asks a background command to stop.
@@ -265,6 +288,14 @@ impl UserDoor {
     /// Stops what runs, pauses an active Goal and holds what is queued (G11).
     pub async fn interrupt(&self, session: SessionId) -> Result<SessionView, CommandError> {
         self.view(session, UserCommand::Interrupt).await
+    }
+}
+
+/// How a request ended, if this event is its end.
+pub(crate) fn settling(event: &Event, of: RequestId) -> Option<RequestEnd> {
+    match &event.body {
+        EventBody::RequestSettled { request, end } if *request == of => Some(end.clone()),
+        _ => None,
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use domain::{LaneId, Plan, PlanDiff, PlanId, Revision, Seq, SessionId};
+use domain::{LaneId, Plan, PlanDiff, PlanId, RequestEnd, RequestId, Revision, Seq, SessionId};
 use store::{EVENTS_PER_PAGE, Page, SessionFilter, SessionSummary, StoreError, Watch};
 
+use crate::door::settling;
 use crate::projection::{PlanRevisionView, SessionView};
 use crate::sessions::{CommandError, Sessions};
 
@@ -28,6 +29,25 @@ impl Sessions {
         limit: usize,
     ) -> Result<Page, StoreError> {
         self.store().events_after(session, after, limit).await
+    }
+
+    /// How a request ended; `None` while it is open, and if there never was one. Reads the log: the state forgets
+    /// requests that ended.
+    pub async fn request_end(
+        &self,
+        session: SessionId,
+        request: RequestId,
+    ) -> Result<Option<RequestEnd>, CommandError> {
+        let mut after = Seq(0);
+        loop {
+            let page = self.events_after(session, after, EVENTS_PER_PAGE).await;
+            let page = page.map_err(CommandError::Fault)?;
+            let end = page.events.iter().find_map(|event| settling(event, request));
+            if end.is_some() || !page.has_more {
+                return Ok(end);
+            }
+            after = page.next;
+        }
     }
 
     /// A hint that something was committed, here or elsewhere.

@@ -30,7 +30,7 @@ pub use agents::{
     InstructionFile, InstructionOwner, Instructions, PROJECT_INSTRUCTION_BYTES, SkillSummary,
     USER_INSTRUCTION_BYTES,
 };
-pub use door::{NewGoal, Prompt, UserDoor};
+pub use door::{Answered, NewGoal, Prompt, UserDoor};
 pub use drive::{Driven, Observer};
 pub use outlook::{Outlook, Remedy};
 pub use policy::{Awaited, BudgetEdit, CriteriaEdit, Delay, Delivery, NewRequest, Scope};

@@ -1,9 +1,9 @@
 //! `zuno requests`: what agents ask a person, in any session, and the answers (I4).
 
 use clap::{Args, Subcommand};
-use domain::{Answer, Asked, Code, HumanRequest, Remark, RequestId, SessionId};
+use domain::{Answer, Asked, Code, HumanRequest, Remark, RequestEnd, RequestId, SessionId};
 use policy::Rejection;
-use runtime::{Outlook, SessionView};
+use runtime::{Answered, Outlook, SessionView};
 use serde::Serialize;
 
 use crate::context::{Context, Opened};
@@ -32,7 +32,8 @@ Answers a request by its number, from any terminal and also after a restart.
 A question is answered with the number of one of its options, or in words of your own. A request for leave to run a \
 call is answered with allow or deny; words after deny tell the agent why.
 
-A request is settled once: a second answer changes nothing. The Goal that was paused for it goes on as soon as a \
+A request is settled once. An answer that comes second changes nothing: it says how the request was settled, and the \
+exit code is 3. The Goal that was paused for it goes on as soon as a \
 worker runs: `zuno goal run`, or `zuno run --session ID` for a session without a Goal.";
 
 /// Arguments of `requests answer`.
@@ -99,6 +100,8 @@ struct Settled<'v> {
     request: RequestId,
     /// Whether this settled it; otherwise it was settled before, and stays as it was.
     changed: bool,
+    /// How it was settled.
+    end: &'v RequestEnd,
     outlook: &'v Outlook,
 }
 
@@ -185,21 +188,33 @@ async fn settle(
                 "no request {request} waits for an answer; `zuno requests list` shows those that do"
             )));
         }
-        let settled = Settled { session, request, changed: false, outlook: &view.outlook };
-        context.out.answer(&settled, || {
-            format!("request {request} of session {session} was settled before; nothing changed")
-        })?;
-        return Ok(Exit::Done);
+        let Some(end) = opened.sessions.request_end(session, request).await? else {
+            return Err(CliError::NotFound(format!("request {request} was opened just now; look at it first")));
+        };
+        return tell(context, opened, request, &Answered { view, end, changed: false });
     };
     let answer = answer(asked, hints)?;
-    let said = render::settled(&domain::RequestEnd::Answered { answer: answer.clone() });
-    let view = opened.door.answer(session, request, answer).await?;
-    let settled = Settled { session, request, changed: true, outlook: &view.outlook };
+    let answered = opened.door.answer(session, request, answer).await?;
+    tell(context, opened, request, &answered)
+}
+
+/// Says what was committed, which need not be what was typed: somebody else may have been faster.
+fn tell(
+    context: &Context,
+    opened: &Opened,
+    request: RequestId,
+    answered: &Answered,
+) -> Result<Exit, CliError> {
+    let Answered { view, end, changed } = answered;
+    let (session, changed) = (view.session, *changed);
+    let settled = Settled { session, request, changed, end, outlook: &view.outlook };
     context.out.answer(&settled, || {
-        let next = render::next(&view, hints, opened.sessions.now());
-        format!("request {request} {said}\nnext: {}", render::wrapped(6, &next))
+        let next = render::next(view, Hints::of(session), opened.sessions.now());
+        let before = if changed { "" } else { "was settled before, nothing changed: " };
+        let head = format!("request {request} {before}{}", render::settled(end));
+        format!("{}\nnext: {}", render::wrapped(2, &head), render::wrapped(6, &next))
     })?;
-    Ok(Exit::Done)
+    Ok(if changed { Exit::Done } else { Exit::Rejected })
 }
 
 /// The answer that a person's words are to this request. `literal`: a number is no option.

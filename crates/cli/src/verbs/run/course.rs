@@ -145,7 +145,11 @@ impl<'a> Course<'a> {
             output::remark(&format!("\n{}", render::in_full(asked, 0).trim_end()));
             match self.ask(asked).await? {
                 Some(Answered::Here(answer)) => {
-                    self.opened.door.answer(self.session, request, answer).await?;
+                    let answered = self.opened.door.answer(self.session, request, answer).await?;
+                    if !answered.changed {
+                        let end = render::settled(&answered.end);
+                        output::remark(&format!("request {request} was settled before: {end}"));
+                    }
                 }
                 Some(Answered::Elsewhere) => {}
                 None => return Ok(false),
