@@ -83,7 +83,11 @@ impl UserDoor {
 
     async fn view(&self, session: SessionId, command: UserCommand) -> Result<SessionView, CommandError> {
         let committed = self.act(session, command, None).await?;
-        Ok(SessionView::of(&committed.state, committed.wake_at, self.sessions.now()))
+        Ok(self.view_of(&committed))
+    }
+
+    fn view_of(&self, committed: &Committed) -> SessionView {
+        SessionView::of(&committed.state, &committed.leases, committed.wake_at, self.sessions.now())
     }
 
     /// Opens a session in a workspace, given by the absolute path of its root.
@@ -248,7 +252,7 @@ impl UserDoor {
     ) -> Result<Answered, CommandError> {
         let command = UserCommand::AnswerRequest { request, answer };
         let committed = self.act(session, command, None).await?;
-        let view = SessionView::of(&committed.state, committed.wake_at, self.sessions.now());
+        let view = self.view_of(&committed);
         let settled = committed.events.iter().find_map(|event| settling(event, request));
         let (end, changed) = match settled {
             Some(end) => (end, true),

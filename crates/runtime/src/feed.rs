@@ -13,7 +13,7 @@ impl Sessions {
     /// A session at a glance. Reads the head row and the plan, never the log.
     pub async fn view(&self, session: SessionId) -> Result<SessionView, CommandError> {
         let head = self.head(session).await?;
-        Ok(SessionView::of(&head.state, head.wake_at, self.now()))
+        Ok(SessionView::of(&head.state, &head.leases, head.wake_at, self.now()))
     }
 
     /// Sessions, the latest first.

@@ -33,13 +33,15 @@ pub use agents::{
 pub use door::{Answered, NewGoal, Prompt, UserDoor};
 pub use drive::{Driven, Observer};
 pub use outlook::{Outlook, Remedy};
+pub use owner::WorkerState;
 pub use policy::{Awaited, BudgetEdit, CriteriaEdit, Delay, Delivery, NewRequest, Scope};
 pub use ports::{
     CallSubject, Delta, HistoryCall, Inspection, Message, Model, ModelRequest, ModelResponse, PreparedCall,
     RequestedCall, Tool, ToolFault, ToolOutput, ToolSpec,
 };
 pub use projection::{
-    GoalView, ModeView, PlanAccepted, PlanChangeView, PlanRevisionView, PlanView, SessionView, TurnView,
+    AgainView, CommandView, GoalView, ModeView, PlanAccepted, PlanChangeView, PlanRevisionView, PlanView,
+    SessionView, TurnView,
 };
 pub use recovery::Recovery;
 pub use scheduler::{Asking, Engine, EngineError, Step};

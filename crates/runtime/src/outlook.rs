@@ -1,9 +1,12 @@
 //! What happens next in words, and what a person can do about it (T2): "not continuing because …".
 
-use domain::{BlockCode, Condition, PauseReason, RequestId, Timestamp, Wait};
+use domain::{BlockCode, CommandId, Condition, PauseReason, RequestId, Timestamp, Wait};
 use policy::{Awaited, Delay, IdleReason, NextAction};
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::owner::WorkerState;
+use crate::projection::{CommandView, TurnView};
 
 /// Why a session does what it does next, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -39,14 +42,16 @@ pub enum Remedy {
     SetGoal,
     /// Send a message.
     SendMessage,
+    /// Start a worker, unless one is there: what is due runs under one.
+    RunWorker,
 }
 
 impl Outlook {
-    pub(crate) fn of(next: &NextAction) -> Self {
+    pub(crate) fn of(next: &NextAction, running: Option<&TurnView>, commands: &[CommandView]) -> Self {
         match next {
-            NextAction::RunInput { .. } => Self::going("an input waits for its turn".to_owned()),
+            NextAction::RunInput { .. } => Self::due("an input waits for its turn".to_owned()),
             NextAction::RunGoal { continuation, .. } => {
-                Self::going(format!("the Goal is due: continuation {continuation}"))
+                Self::due(format!("the Goal is due: continuation {continuation}"))
             }
             NextAction::WaitUntil { at, cause: Delay::Retry { retry } } => {
                 let because =
@@ -56,19 +61,54 @@ impl Outlook {
             NextAction::WaitUntil { at, cause: Delay::Wait { wait } } => {
                 Self { at: Some(*at), remedies: vec![Remedy::ResumeGoal], ..Self::going(waiting(wait)) }
             }
-            NextAction::WaitFor { what: Awaited::Turn { turn } } => Self::going(format!("turn {turn} runs")),
+            NextAction::WaitFor { what: Awaited::Turn { turn } } => match running {
+                None => Self::going(format!("turn {turn} runs")),
+                Some(running) => Self::of_turn(running),
+            },
             NextAction::WaitFor { what: Awaited::Condition { wait } } => {
+                let awaited = match wait.condition {
+                    Condition::Command { command } => lost(commands, &[command]),
+                    Condition::Time | Condition::File { .. } | Condition::Inbox => None,
+                };
+                if let Some(lost) = awaited {
+                    return Self::due(format!("{}{lost}", waiting(wait)));
+                }
                 let remedies = vec![Remedy::ResumeGoal, Remedy::SendMessage];
                 Self { at: Some(wait.deadline), remedies, ..Self::going(waiting(wait)) }
             }
-            NextAction::WaitFor { what: Awaited::Commands { commands } } => {
-                let numbers: Vec<_> = commands.iter().map(ToString::to_string).collect();
-                let s = if commands.len() == 1 { "" } else { "s" };
+            NextAction::WaitFor { what: Awaited::Commands { commands: awaited } } => {
+                let numbers: Vec<_> = awaited.iter().map(ToString::to_string).collect();
+                let s = if awaited.len() == 1 { "" } else { "s" };
                 let because = format!("the Goal waits for background command{s} {}", numbers.join(", "));
-                Self { remedies: vec![Remedy::SendMessage], ..Self::going(because) }
+                match lost(commands, awaited) {
+                    None => Self { remedies: vec![Remedy::SendMessage], ..Self::going(because) },
+                    Some(lost) => Self::due(format!("{because}{lost}")),
+                }
             }
             NextAction::Idle { why } => Self::idle(why),
         }
+    }
+
+    fn of_turn(running: &TurnView) -> Self {
+        let turn = running.turn;
+        if running.worker.is_lost() {
+            let gone = gone(running.worker);
+            return Self::due(format!("the worker of turn {turn} {gone}; the next worker recovers the turn"));
+        }
+        match running.again {
+            None => Self::going(format!("turn {turn} runs")),
+            Some(again) => {
+                let failure = again.failure;
+                let because =
+                    format!("turn {turn} runs: the model failed ({failure}), attempt {} follows", again.attempt);
+                Self { at: Some(again.at), ..Self::going(because) }
+            }
+        }
+    }
+
+    /// What the next worker does.
+    fn due(because: String) -> Self {
+        Self { remedies: vec![Remedy::RunWorker], ..Self::going(because) }
     }
 
     const fn going(because: String) -> Self {
@@ -112,6 +152,21 @@ impl Outlook {
             IdleReason::GoalCancelled => ("the Goal was cancelled".to_owned(), vec![Remedy::SetGoal]),
         };
         Self { goes_on: false, because, at: None, remedies }
+    }
+}
+
+/// What is to be known of the first of these commands that nobody looks after, in words that follow its number.
+fn lost(commands: &[CommandView], awaited: &[CommandId]) -> Option<String> {
+    let lost = commands.iter().find(|view| awaited.contains(&view.command.id) && view.worker.is_lost())?;
+    let (id, gone) = (lost.command.id, gone(lost.worker));
+    Some(format!("; the worker of command {id} {gone}, and the next one records its end"))
+}
+
+const fn gone(worker: WorkerState) -> &'static str {
+    match worker {
+        WorkerState::Works { .. } => "is there",
+        WorkerState::Silent { .. } => "is gone or hangs",
+        WorkerState::Gone => "is gone",
     }
 }
 

@@ -2,8 +2,46 @@
 
 use std::fs;
 
-use domain::WorkerName;
+use domain::{Timestamp, WorkerName};
 use policy::Owner;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Whether whoever runs something is there to run it (T5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum WorkerState {
+    /// It gave a sign of life.
+    Works {
+        /// When others may take over, unless it gives another.
+        until: Timestamp,
+    },
+    /// It gave none for too long: it is gone, or it hangs.
+    Silent {
+        /// When its lease ended.
+        since: Timestamp,
+    },
+    /// Its process is gone: it ran on this machine, so that can be told.
+    Gone,
+}
+
+impl WorkerState {
+    /// Where the owner of a lease stands.
+    pub(crate) fn of(owner: &Owner, lease_end: Timestamp, now: Timestamp) -> Self {
+        if is_dead(owner) {
+            Self::Gone
+        } else if lease_end <= now {
+            Self::Silent { since: lease_end }
+        } else {
+            Self::Works { until: lease_end }
+        }
+    }
+
+    /// Whether the next worker takes over.
+    pub const fn is_lost(self) -> bool {
+        matches!(self, Self::Silent { .. } | Self::Gone)
+    }
+}
 
 /// This process under a fresh worker name.
 pub(crate) fn this_process(worker: WorkerName) -> Owner {
@@ -66,6 +104,15 @@ mod tests {
         }
         child.wait().unwrap();
         assert!(is_dead(&owner));
+    }
+
+    #[test]
+    fn t5_a_worker_that_is_gone_is_told_before_its_lease_ends() {
+        let (now, later) = (Timestamp(10), Timestamp(20));
+        let dead = Owner { started: me().started + 1, ..me() };
+        assert_eq!(WorkerState::of(&me(), later, now), WorkerState::Works { until: later });
+        assert_eq!(WorkerState::of(&me(), now, later), WorkerState::Silent { since: now });
+        assert_eq!(WorkerState::of(&dead, later, now), WorkerState::Gone);
     }
 
     #[test]

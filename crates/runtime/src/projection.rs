@@ -1,16 +1,17 @@
 //! What clients show: one shared reading of the state, so that no client keeps its own.
 
 use domain::{
-    Actor, AgentName, Amendment, BackgroundCommand, Budgets, Event, EventBody, GoalId, GoalState, GoalStatus,
-    GoalUsage, HumanRequest, LaneId, Mode, ModelName, Plan, PlanClosure, PlanHead, PlanId, Retry, Revision,
-    Seq, SessionId, SessionState, Step, StepId, StopReason, Streaks, Timestamp, TurnEnd, TurnNumber,
-    TurnTrigger, Wait,
+    Actor, AgentName, Amendment, BackgroundCommand, Budgets, Event, EventBody, FailureKind, GoalId, GoalState,
+    GoalStatus, GoalUsage, HumanRequest, LaneId, Mode, ModelName, Plan, PlanClosure, PlanHead, PlanId, Retry, Revision,
+    RunningTurn, Seq, SessionId, SessionState, Step, StepId, StopReason, Streaks, Timestamp, TurnEnd, TurnNumber,
+    TurnPhase, TurnTrigger, Wait,
 };
-use policy::{ContinuationView, NextAction};
+use policy::{ContinuationView, Leases, NextAction};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::outlook::Outlook;
+use crate::owner::WorkerState;
 
 /// A session at a glance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -38,7 +39,7 @@ pub struct SessionView {
     /// Requests that wait for a person (I4).
     pub requests: Vec<HumanRequest>,
     /// Background commands that run.
-    pub commands: Vec<BackgroundCommand>,
+    pub commands: Vec<CommandView>,
     /// The running turn.
     pub running: Option<TurnView>,
     /// How the last turn ended.
@@ -186,6 +187,31 @@ pub struct TurnView {
     pub request: u32,
     /// Why it was asked to stop.
     pub stop: Option<StopReason>,
+    /// The next attempt at a request that failed (T10).
+    pub again: Option<AgainView>,
+    /// Whether its worker is there.
+    pub worker: WorkerState,
+}
+
+/// When a model is asked again, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AgainView {
+    /// What the last attempt failed with.
+    pub failure: FailureKind,
+    /// The attempt that follows.
+    pub attempt: u32,
+    /// Not before then.
+    pub at: Timestamp,
+}
+
+/// A background command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CommandView {
+    /// The command.
+    #[serde(flatten)]
+    pub command: BackgroundCommand,
+    /// Whether its worker is there.
+    pub worker: WorkerState,
 }
 
 /// The mode, and what is still under way against it.
@@ -203,11 +229,20 @@ pub struct ModeView {
 
 impl SessionView {
     /// Reads the state.
-    pub(crate) fn of(state: &SessionState, wake_at: Option<Timestamp>, now: Timestamp) -> Self {
+    pub(crate) fn of(
+        state: &SessionState,
+        leases: &Leases,
+        wake_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
         let main = LaneId::main();
         let core = &state.core;
         let lane = core.lanes.get(&main);
         let next = policy::next_action(&ContinuationView::of_lane(core, &main), now);
+        let running = lane.and_then(|lane| lane.running.as_ref());
+        let running = running.map(|running| TurnView::of(running, leases, now));
+        let commands = core.commands.iter().map(|command| CommandView::of(command, leases, now));
+        let commands: Vec<_> = commands.collect();
         Self {
             session: state.id,
             title: core.title.clone(),
@@ -219,18 +254,11 @@ impl SessionView {
             plan: state.latest_plan(&main).map(|latest| PlanView::of(latest.plan, Some(latest.head))),
             goal: core.goal.as_ref().map(GoalView::of),
             queued_inputs: lane.map_or(0, |lane| lane.inbox.iter().filter(|row| row.taken.is_none()).count()),
-            running: lane.and_then(|lane| lane.running.as_ref()).map(|running| TurnView {
-                turn: running.number,
-                agent: running.agent.clone(),
-                model: running.model.clone(),
-                trigger: running.trigger.clone(),
-                request: running.request,
-                stop: running.stop,
-            }),
             last_turn: lane.and_then(|lane| lane.last_end.clone()),
             requests: core.requests.clone(),
-            commands: core.commands.clone(),
-            outlook: Outlook::of(&next),
+            outlook: Outlook::of(&next, running.as_ref(), &commands),
+            running,
+            commands,
             next,
             wake_at,
         }
@@ -245,6 +273,40 @@ impl SessionView {
             agent: self.agent.clone(),
             work_agent: self.work_agent.clone(),
         }
+    }
+}
+
+impl TurnView {
+    fn of(running: &RunningTurn, leases: &Leases, now: Timestamp) -> Self {
+        let again = match running.phase {
+            TurnPhase::Failed { attempt, failure, retry_at: Some(at), .. } => {
+                Some(AgainView { failure, attempt: attempt.saturating_add(1), at })
+            }
+            _ => None,
+        };
+        let lease = leases.turn.as_ref();
+        Self {
+            turn: running.number,
+            agent: running.agent.clone(),
+            model: running.model.clone(),
+            trigger: running.trigger.clone(),
+            request: running.request,
+            stop: running.stop,
+            again,
+            worker: lease.map_or(WorkerState::Silent { since: now }, |lease| {
+                WorkerState::of(&lease.owner, lease.expires_at, now)
+            }),
+        }
+    }
+}
+
+impl CommandView {
+    fn of(command: &BackgroundCommand, leases: &Leases, now: Timestamp) -> Self {
+        let lease = leases.commands.get(&command.id);
+        let worker = lease.map_or(WorkerState::Silent { since: now }, |lease| {
+            WorkerState::of(&lease.owner, lease.expires_at, now)
+        });
+        Self { command: command.clone(), worker }
     }
 }
 

@@ -6,7 +6,7 @@ use domain::{BlockCode, Condition, GoalStatus, PauseReason, Streaks, Timestamp, 
 use policy::{Awaited, IdleReason, NextAction};
 use runtime::{GoalView, SessionView};
 
-use super::next::{Hints, next_or_recovery};
+use super::next::{Hints, next};
 use super::{count, duration_ms, number, one_line, request, time, wrapped};
 
 /// Columns before the value of a line.
@@ -16,7 +16,6 @@ const LABEL: usize = 11;
 pub(crate) fn goal(
     goal: &GoalView,
     view: &SessionView,
-    lease_end: Option<Timestamp>,
     hints: Hints,
     now: Timestamp,
 ) -> String {
@@ -25,7 +24,7 @@ pub(crate) fn goal(
     more("status", &goal_state(goal, view));
     // An answer to the command that ended it needs no hint at the next one.
     if !goal.state().is_terminal() {
-        more("next", &next_or_recovery(view, lease_end, hints, now));
+        more("next", &next(view, hints, now));
     }
     if let Some(criteria) = &goal.criteria {
         more("criteria", criteria);
@@ -47,7 +46,7 @@ pub(crate) fn goal(
         more("request", &format!("{}: {}", request.id, request::asked(request)));
         more("", &request::ways_to_answer(request, hints));
     }
-    for command in view.commands.iter().filter(|command| command.goal_id == Some(goal.goal_id)) {
+    for command in view.commands.iter().filter(|view| view.command.goal_id == Some(goal.goal_id)) {
         more("runs", &format!("background command {}", request::command(command, now)));
     }
     if let Some(streaks) = streaks(goal) {

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use domain::{SessionId, Timestamp};
-use policy::{Delay, NextAction};
+use policy::{Awaited, Delay, NextAction};
 use runtime::{Remedy, SessionView};
 
 use super::{cut, duration_ms, time};
@@ -52,43 +52,19 @@ pub(crate) fn next(view: &SessionView, hints: Hints, now: Timestamp) -> String {
             NextAction::WaitUntil { cause: Delay::Retry { .. }, .. } => {
                 write!(text, " at {moment} (in {left})")
             }
+            NextAction::WaitFor { what: Awaited::Turn { .. } } => write!(text, " at {moment} (in {left})"),
             NextAction::WaitUntil { .. } => write!(text, " until {moment} (in {left})"),
             _ => write!(text, ", until {moment} at most (in {left})"),
         };
     }
-    let runs = match view.next {
-        NextAction::RunInput { .. } | NextAction::RunGoal { .. } => {
-            Some(format!("a worker runs it: {}", hints.command("goal run")))
-        }
-        NextAction::WaitUntil { .. } | NextAction::WaitFor { .. } | NextAction::Idle { .. } => None,
-    };
     let is_asked = outlook.remedies.iter().any(|remedy| matches!(remedy, Remedy::Answer { .. }));
     let remedies = outlook.remedies.iter().map(|remedy| hint(*remedy, is_asked, view, hints));
-    let ways: Vec<_> = runs.into_iter().chain(remedies).collect();
+    let ways: Vec<_> = remedies.collect();
     if !ways.is_empty() {
         text.push_str("; ");
         text.push_str(&ways.join(", "));
     }
     text
-}
-
-/// The same where the lease of a running turn is known: one that ended belongs to no worker that is well.
-pub(crate) fn next_or_recovery(
-    view: &SessionView,
-    lease_end: Option<Timestamp>,
-    hints: Hints,
-    now: Timestamp,
-) -> String {
-    let lost = view.running.as_ref().filter(|_| silent_ms(lease_end, now).is_some());
-    lost.map_or_else(
-        || next(view, hints, now),
-        |lost| format!("the next worker recovers turn {}; {} is one", lost.turn, hints.command("goal run")),
-    )
-}
-
-/// For how long the worker of the running turn gave no sign of life, if that is too long.
-pub(super) fn silent_ms(lease_end: Option<Timestamp>, now: Timestamp) -> Option<i64> {
-    lease_end.map(|end| now.0.saturating_sub(end.0)).filter(|silent_ms| *silent_ms > 0)
 }
 
 /// What to type for a remedy, and what it does. `is_asked`: an answer would do, too.
@@ -118,6 +94,15 @@ fn hint(remedy: Remedy, is_asked: bool, view: &SessionView, hints: Hints) -> Str
         }
         Remedy::StartWork => format!("{} goes on", hints.command("mode work")),
         Remedy::SetGoal => format!("{} sets another", hints.command("goal set OBJECTIVE")),
+        Remedy::RunWorker => {
+            let worker = hints.command("goal run");
+            match view.next {
+                NextAction::RunInput { .. } | NextAction::RunGoal { .. } => format!("a worker runs it: {worker}"),
+                NextAction::WaitUntil { .. } | NextAction::WaitFor { .. } | NextAction::Idle { .. } => {
+                    format!("{worker} is one")
+                }
+            }
+        }
         // A prompt without a session opens a new one.
         Remedy::SendMessage => {
             let does = if view.outlook.goes_on { "sends a message meanwhile" } else { "goes on" };
@@ -128,9 +113,9 @@ fn hint(remedy: Remedy, is_asked: bool, view: &SessionView, hints: Hints) -> Str
 
 #[cfg(test)]
 mod tests {
-    use domain::{Mode, Seq, TurnNumber, TurnTrigger, Wait};
-    use policy::{Awaited, IdleReason};
-    use runtime::{Outlook, TurnView};
+    use domain::{Mode, Seq, Wait};
+    use policy::IdleReason;
+    use runtime::Outlook;
 
     use super::*;
 
@@ -180,6 +165,7 @@ mod tests {
             &[Remedy::StartWork],
             &[Remedy::SetGoal],
             &[Remedy::SendMessage],
+            &[Remedy::RunWorker],
         ];
         let lines = remedies.map(|remedies| told(&idle(remedies), Hints::LATEST));
         insta::assert_snapshot!(lines.join("\n"), @r"
@@ -190,6 +176,7 @@ mod tests {
         not continuing because …; `zuno mode work` goes on
         not continuing because …; `zuno goal set OBJECTIVE` sets another
         not continuing because …; `zuno run PROMPT --session f3c02b7c` goes on
+        not continuing because …; `zuno goal run` is one
         ");
         let session = SessionId::from_u128(0xf3c0_2b7c_1e0d);
         insta::assert_snapshot!(told(&idle(&[Remedy::ResumeGoal]), Hints::of(session)), @"not continuing because …; `zuno goal resume --session f3c02b7c` goes on");
@@ -209,31 +196,12 @@ mod tests {
                 &[Remedy::ResumeGoal, Remedy::SendMessage],
             ),
             view(until, "the agent waits", Some(LATER), &[Remedy::ResumeGoal]),
-            view(due, "the Goal is due: continuation 4", None, &[]),
+            view(due, "the Goal is due: continuation 4", None, &[Remedy::RunWorker]),
         ];
         insta::assert_snapshot!(lines.map(|view| told(&view, Hints::LATEST)).join("\n"), @r"
         the agent waits for an input, until TIME at most (in 2 min); `zuno goal resume` does not wait, `zuno run PROMPT --session f3c02b7c` sends a message meanwhile
         the agent waits until TIME (in 2 min); `zuno goal resume` does not wait
         the Goal is due: continuation 4; a worker runs it: `zuno goal run`
         ");
-    }
-
-    #[test]
-    fn a_turn_whose_lease_has_ended_is_recovered_next() {
-        let turn = TurnNumber(3);
-        let running = NextAction::WaitFor { what: Awaited::Turn { turn } };
-        let mut view = view(running, "turn 3 runs", None, &[]);
-        view.running = Some(TurnView {
-            turn,
-            agent: "build".parse().unwrap(),
-            model: "main".parse().unwrap(),
-            trigger: TurnTrigger::Input { rows: Vec::new() },
-            request: 1,
-            stop: None,
-        });
-        let told = |lease_end| next_or_recovery(&view, Some(lease_end), Hints::LATEST, NOW);
-        assert_eq!(told(LATER), "turn 3 runs");
-        let lost = told(NOW.plus_ms(-1));
-        assert_eq!(lost, "the next worker recovers turn 3; `zuno goal run` is one");
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use domain::{Answer, Asked, BackgroundCommand, HumanRequest, RequestEnd, Timestamp};
+use domain::{Answer, Asked, HumanRequest, RequestEnd, Timestamp};
+use runtime::{CommandView, WorkerState};
 
 use super::next::Hints;
 use super::{cut, duration_ms, one_line, wrapped};
@@ -77,8 +78,14 @@ pub(crate) fn settled(end: &RequestEnd) -> String {
 }
 
 /// A background command in one line: `1 for 4 min: cargo test --all`.
-pub(crate) fn command(command: &BackgroundCommand, now: Timestamp) -> String {
-    let stopping = if command.is_stopping { ", stopping" } else { "" };
+pub(crate) fn command(view: &CommandView, now: Timestamp) -> String {
+    let command = &view.command;
+    let stopping = match (view.worker, command.is_stopping) {
+        (WorkerState::Gone, _) => ", its worker is gone",
+        (WorkerState::Silent { .. }, _) => ", its worker is gone or hangs",
+        (WorkerState::Works { .. }, true) => ", stopping",
+        (WorkerState::Works { .. }, false) => "",
+    };
     let age = duration_ms(now.0.saturating_sub(command.since.0));
     format!("{} for {age}{stopping}: {}", command.id, one_line(command.title.as_str()))
 }

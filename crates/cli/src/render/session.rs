@@ -4,25 +4,19 @@ use std::fmt::Write as _;
 
 use domain::{Mode, Timestamp, TurnEnd, TurnTrigger};
 use policy::{IdleReason, NextAction};
-use runtime::{ModeView, SessionView, TurnView};
+use runtime::{ModeView, SessionView, TurnView, WorkerState};
 use store::SessionSummary;
 
 use super::goal::{tokens, turns_and_time};
-use super::next::{Hints, next_or_recovery, silent_ms};
+use super::next::{Hints, next};
 use super::{count, duration_ms, fitted, goal_state, one_line, progress, request, steps, time, wrapped};
 use crate::session_name::short_forms;
 
 /// Columns before the value of a line.
 const LABEL: usize = 11;
 
-/// A session at a glance. A turn whose lease has ended runs in no worker that is well.
-pub(crate) fn session(
-    view: &SessionView,
-    lease_end: Option<Timestamp>,
-    hints: Hints,
-    now: Timestamp,
-) -> String {
-    let silent_ms = silent_ms(lease_end, now);
+/// A session at a glance.
+pub(crate) fn session(view: &SessionView, hints: Hints, now: Timestamp) -> String {
     let mut out = String::new();
     let mut line = |label: &str, text: &str| {
         let _ = writeln!(out, "{label:<LABEL$}{}", wrapped(LABEL, text));
@@ -42,7 +36,7 @@ pub(crate) fn session(
             line("", &turns_and_time(goal));
         }
     }
-    line("turn", &turn(view, silent_ms));
+    line("turn", &turn(view, now));
     for request in &view.requests {
         line("request", &format!("{}: {}", request.id, request::asked(request)));
     }
@@ -52,7 +46,7 @@ pub(crate) fn session(
     if view.queued_inputs > 0 {
         line("queue", &count(view.queued_inputs, "input"));
     }
-    line("next", &next_or_recovery(view, lease_end, hints, now));
+    line("next", &next(view, hints, now));
     match &view.plan {
         None => line("plan", "none"),
         Some(plan) => {
@@ -65,9 +59,9 @@ pub(crate) fn session(
     out
 }
 
-fn turn(view: &SessionView, silent_ms: Option<i64>) -> String {
+fn turn(view: &SessionView, now: Timestamp) -> String {
     if let Some(running) = &view.running {
-        return running_turn(running, silent_ms);
+        return running_turn(running, now);
     }
     match &view.last_turn {
         None => "none so far".to_owned(),
@@ -86,16 +80,18 @@ const fn is_about_failure(view: &SessionView) -> bool {
     matches!(view.next, NextAction::Idle { why: IdleReason::TurnFailed { .. } })
 }
 
-fn running_turn(turn: &TurnView, silent_ms: Option<i64>) -> String {
+fn running_turn(turn: &TurnView, now: Timestamp) -> String {
     let cause = match &turn.trigger {
         TurnTrigger::Input { .. } => "input".to_owned(),
         TurnTrigger::Goal { continuation, .. } => format!("continuation {continuation} of the Goal"),
     };
     let stop = turn.stop.map(|stop| format!(", asked to stop: {stop}")).unwrap_or_default();
-    let (verb, gone) = match silent_ms {
-        None => ("runs", String::new()),
-        Some(ms) => {
-            ("was running", format!("; its worker is gone or hangs: its lease ended {} ago", duration_ms(ms)))
+    let (verb, gone) = match turn.worker {
+        WorkerState::Works { .. } => ("runs", String::new()),
+        WorkerState::Gone => ("was running", "; its worker is gone".to_owned()),
+        WorkerState::Silent { since } => {
+            let ago = duration_ms(now.0.saturating_sub(since.0));
+            ("was running", format!("; its worker is gone or hangs: its lease ended {ago} ago"))
         }
     };
     format!("{} {verb} for {cause} (agent {}, model {}){stop}{gone}", turn.turn, turn.agent, turn.model)
@@ -145,16 +141,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_whose_lease_has_ended_is_not_said_to_run() {
-        let turn = TurnView {
+    fn a_turn_whose_worker_is_gone_is_not_said_to_run() {
+        let turn = |worker| TurnView {
             turn: TurnNumber(3),
             agent: "build".parse().unwrap(),
             model: "main".parse().unwrap(),
             trigger: TurnTrigger::Input { rows: Vec::new() },
             request: 1,
             stop: None,
+            again: None,
+            worker,
         };
-        insta::assert_snapshot!(running_turn(&turn, None), @"3 runs for input (agent build, model main)");
-        insta::assert_snapshot!(running_turn(&turn, Some(40_000)), @"3 was running for input (agent build, model main); its worker is gone or hangs: its lease ended 40 s ago");
+        let told = |worker| running_turn(&turn(worker), Timestamp(60_000));
+        insta::assert_snapshot!(told(WorkerState::Works { until: Timestamp(70_000) }), @"3 runs for input (agent build, model main)");
+        insta::assert_snapshot!(told(WorkerState::Silent { since: Timestamp(20_000) }), @"3 was running for input (agent build, model main); its worker is gone or hangs: its lease ended 40 s ago");
+        insta::assert_snapshot!(told(WorkerState::Gone), @"3 was running for input (agent build, model main); its worker is gone");
     }
 }

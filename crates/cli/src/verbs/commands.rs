@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
-use domain::{BackgroundCommand, CommandId, SessionId, Timestamp};
-use runtime::SessionView;
+use domain::{CommandId, SessionId, Timestamp};
+use runtime::{CommandView, SessionView, WorkerState};
 use serde::Serialize;
 
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
 use crate::verbs::among::{self, Among, WhereItIs};
+use crate::render::Hints;
 use crate::{output, render};
 
 /// What to do about background commands.
@@ -41,9 +42,7 @@ struct Listed {
     session: SessionId,
     title: Option<String>,
     workspace: String,
-    command: BackgroundCommand,
-    /// When its worker's lease ends, unless it is renewed.
-    lease_end: Option<Timestamp>,
+    command: CommandView,
 }
 
 #[derive(Serialize)]
@@ -63,14 +62,12 @@ pub(crate) async fn run(context: &Context, verb: CommandsVerb) -> Result<Exit, C
 async fn list(context: &Context, opened: &Opened, among: Among) -> Result<Exit, CliError> {
     let views = among.views(context, opened).await?;
     let mut commands = Vec::new();
-    for view in views.iter().filter(|view| !view.commands.is_empty()) {
-        let leases = opened.store.head(view.session).await?.map(|head| head.leases).unwrap_or_default();
+    for view in &views {
         commands.extend(view.commands.iter().map(|command| Listed {
             session: view.session,
             title: view.title.clone(),
             workspace: view.workspace.clone(),
             command: command.clone(),
-            lease_end: leases.commands.get(&command.id).map(|lease| lease.expires_at),
         }));
     }
     if commands.is_empty() {
@@ -84,36 +81,50 @@ async fn list(context: &Context, opened: &Opened, among: Among) -> Result<Exit, 
 }
 
 fn entry(context: &Context, views: &[SessionView], listed: &Listed, now: Timestamp) -> String {
-    let command = &listed.command;
+    let command = &listed.command.command;
     let age_ms = now.0.saturating_sub(command.since.0);
     let head =
         among::head(&format!("command {}", command.id), age_ms, listed.session, listed.title.as_deref());
     let mut out = format!("{head}\n  {}\n", render::wrapped(4, command.title.as_str()));
-    let is_silent = listed.lease_end.is_none_or(|end| end < now);
-    if is_silent {
-        out.push_str("  its worker is gone or hangs; the next one records its end\n");
-    } else if command.is_stopping {
-        out.push_str("  it was asked to stop\n");
-    } else if let Some(view) = views.iter().find(|view| view.session == listed.session) {
-        let hints = among::hints(context, views, view, |view| has(view, command.id));
-        let _ = writeln!(out, "  {} stops it", hints.command(&format!("commands stop {}", command.id)));
-    }
+    let Some(view) = views.iter().find(|view| view.session == listed.session) else { return out };
+    let hints = among::hints(context, views, view, |view| has(view, command.id));
+    let what = match lost(&listed.command, hints) {
+        Some(lost) => lost,
+        None if command.is_stopping => "it was asked to stop".to_owned(),
+        None => format!("{} stops it", hints.command(&format!("commands stop {}", command.id))),
+    };
+    let _ = writeln!(out, "  {}", render::wrapped(4, &what));
     out
 }
 
+/// What is to be said of a command that nobody looks after.
+fn lost(view: &CommandView, hints: Hints) -> Option<String> {
+    let gone = match view.worker {
+        WorkerState::Works { .. } => return None,
+        WorkerState::Silent { .. } => "its worker is gone or hangs",
+        WorkerState::Gone => "its worker is gone",
+    };
+    let worker = hints.command("goal run");
+    Some(format!("{gone}; the next worker records its end, {worker} is one"))
+}
+
 fn has(view: &SessionView, command: CommandId) -> bool {
-    view.commands.iter().any(|running| running.id == command)
+    view.commands.iter().any(|running| running.command.id == command)
 }
 
 async fn stop(context: &Context, opened: &Opened, args: StopArgs) -> Result<Exit, CliError> {
     let id = args.command;
     let what = format!("a background command {id}");
     let view = args.of.find(context, opened, &what, |view| has(view, id)).await?;
-    let title = view.commands.iter().find(|running| running.id == id).map(|running| running.title.clone());
+    let before = view.commands.iter().find(|running| running.command.id == id).cloned();
     let view = opened.door.stop_command(view.session, id).await?;
     context.out.answer(&view, || {
-        let title = title.map(|title| format!(": {}", render::one_line(title.as_str())));
-        format!("background command {id} was asked to stop{}", title.unwrap_or_default())
+        let title = before.as_ref().map(|before| format!(": {}", render::one_line(before.command.title.as_str())));
+        let mut text = format!("background command {id} was asked to stop{}\n", title.unwrap_or_default());
+        if let Some(lost) = before.and_then(|before| lost(&before, Hints::of(view.session))) {
+            let _ = writeln!(text, "{}", render::wrapped(0, &lost));
+        }
+        text
     })?;
     Ok(Exit::Done)
 }

@@ -4,9 +4,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use domain::{BackgroundCommand, HumanRequest, Objective, Revision, SessionId};
+use domain::{HumanRequest, Objective, Revision, SessionId};
 use policy::NextAction;
-use runtime::{BudgetEdit, CriteriaEdit, GoalView, NewGoal, Outlook, SessionView};
+use runtime::{BudgetEdit, CommandView, CriteriaEdit, GoalView, NewGoal, Outlook, SessionView};
 use serde::Serialize;
 
 use crate::args::OfSession;
@@ -141,7 +141,7 @@ struct Shown<'v> {
     #[serde(flatten)]
     goal: &'v GoalView,
     requests: Vec<&'v HumanRequest>,
-    commands: Vec<&'v BackgroundCommand>,
+    commands: Vec<&'v CommandView>,
     next: &'v NextAction,
     outlook: &'v Outlook,
 }
@@ -174,13 +174,12 @@ pub(crate) async fn run(context: &Context, verb: GoalVerb) -> Result<Exit, CliEr
         session,
         goal,
         requests: view.requests.iter().filter(|open| open.goal_id == Some(goal.goal_id)).collect(),
-        commands: view.commands.iter().filter(|command| command.goal_id == Some(goal.goal_id)).collect(),
+        commands: view.commands.iter().filter(|view| view.command.goal_id == Some(goal.goal_id)).collect(),
         next: &view.next,
         outlook: &view.outlook,
     };
-    let lease = opened.store.head(session).await?.and_then(|head| head.leases.turn);
-    let (lease_end, now) = (lease.map(|lease| lease.expires_at), opened.sessions.now());
-    context.out.answer(&shown, || render::goal(goal, &view, lease_end, of.hints(session), now))?;
+    let now = opened.sessions.now();
+    context.out.answer(&shown, || render::goal(goal, &view, of.hints(session), now))?;
     Ok(Exit::Done)
 }
 

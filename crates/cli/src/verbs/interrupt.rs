@@ -42,7 +42,7 @@ fn text(view: &SessionView, hints: Hints) -> String {
     if view.queued_inputs > 0 {
         let _ = writeln!(text, "{} held until you act", render::count(view.queued_inputs, "queued input"));
     }
-    for command in view.commands.iter().filter(|command| !command.is_stopping) {
+    for command in view.commands.iter().map(|view| &view.command).filter(|command| !command.is_stopping) {
         let stop = hints.command(&format!("commands stop {}", command.id));
         let _ = writeln!(text, "background command {} goes on; {stop} stops it", command.id);
     }

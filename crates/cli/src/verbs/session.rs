@@ -155,9 +155,7 @@ async fn show(context: &Context, of: OfSession) -> Result<Exit, CliError> {
     let opened = context.open().await?;
     let session = context.session(&opened, of).await?;
     let view = opened.sessions.view(session).await?;
-    let lease = opened.store.head(session).await?.and_then(|head| head.leases.turn);
-    let lease_end = lease.map(|lease| lease.expires_at);
     let (hints, now) = (of.hints(session), opened.sessions.now());
-    context.out.answer(&view, || render::session(&view, lease_end, hints, now))?;
+    context.out.answer(&view, || render::session(&view, hints, now))?;
     Ok(Exit::Done)
 }

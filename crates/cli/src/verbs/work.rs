@@ -29,9 +29,9 @@ Works on active Goals without a person: runs the turns that are due and recovers
 sessions of the workspace, or one, or all.
 
 Waits for more work until Ctrl-C or SIGTERM; waiting costs no model call. What an agent asks waits for `zuno requests`. \
-Ctrl-C interrupts what runs here, as in `zuno run`: the turn stops and its Goal is paused. SIGTERM stops the turn in \
-order and leaves the Goal active for the next worker; as in `zuno run` the exit code then says how the work stands: 0 or \
-7. Background commands end with the worker that started them. With --json each line is an event of the log; the last \
+Ctrl-C interrupts, as in `zuno run`: turns here stop, and the active Goals of its sessions are paused, also those that \
+wait; what another worker runs stays. SIGTERM stops the turn in order and leaves the Goal active for the next worker; as \
+in `zuno run` the exit code then says how the work stands: 0 or 7. Background commands end with the worker that started them. With --json each line is an event of the log; the last \
 line is {\"worked\",\"failed\",\"exit\"}.";
 
 /// Arguments of `goal run`.
@@ -105,7 +105,7 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     let manner = Manner { names_sessions: session.is_none(), explains_rest: !args.once };
     let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), manner);
     let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, Asking::Wait);
-    let mut wish = None;
+    let (mut wish, mut interrupted) = (None, BTreeSet::new());
     let worked = {
         let mut working = std::pin::pin!(engine.work(&charge, args.once));
         loop {
@@ -116,9 +116,12 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
                     if wish.replace(heard).is_some() {
                         return Ok(Exit::Interrupted);
                     }
-                    narrator.remark("stopping in order; once more leaves at once");
-                    if heard == Wish::Interrupt {
-                        interrupt(&opened, session.into_iter().chain(engine.at_work())).await?;
+                    match heard {
+                        Wish::End => narrator.remark("stopping in order; once more leaves at once"),
+                        Wish::Interrupt => {
+                            narrator.remark("interrupting; Ctrl-C again leaves at once");
+                            interrupted = interrupt(&opened, &charge, &engine.at_work()).await?;
+                        }
                     }
                     engine.shut_down();
                 }
@@ -131,7 +134,10 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     }
     heard(narrator.catch_up().await)?;
     let exit = match wish {
-        Some(Wish::Interrupt) => Exit::Interrupted,
+        Some(Wish::Interrupt) => {
+            tell_all(context, &opened, &interrupted).await?;
+            Exit::Interrupted
+        }
         Some(Wish::End) | None => finish(context, &opened, &charge, &worked).await?,
     };
     if context.out.is_json() {
@@ -142,12 +148,26 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
     Ok(exit)
 }
 
-/// A person's interrupt is about what runs here, and about the session that was named (G11).
-async fn interrupt(opened: &Opened, sessions: impl Iterator<Item = SessionId>) -> Result<(), CliError> {
-    for session in sessions.collect::<BTreeSet<_>>() {
-        opened.door.interrupt(session).await?;
+/// A person's interrupt is about all that this worker takes care of (G11): the session that was named, what runs here,
+/// and the active Goals in its charge unless another worker runs their turn. Says which these are.
+async fn interrupt(
+    opened: &Opened,
+    charge: &Charge,
+    at_work: &[SessionId],
+) -> Result<BTreeSet<SessionId>, CliError> {
+    let mut sessions: BTreeSet<_> = at_work.iter().copied().collect();
+    for session in unfinished(opened, charge).await? {
+        let view = opened.sessions.view(session).await?;
+        let is_active = view.goal.as_ref().is_some_and(|goal| goal.state() == GoalState::Active);
+        let is_elsewhere = view.running.as_ref().is_some_and(|turn| !turn.worker.is_lost());
+        if matches!(charge, Charge::Session(_)) || (is_active && !is_elsewhere) {
+            sessions.insert(session);
+        }
     }
-    Ok(())
+    for session in &sessions {
+        opened.door.interrupt(*session).await?;
+    }
+    Ok(sessions)
 }
 
 /// The sessions in the worker's charge whose Goal is open: what is left to do, also where nothing is due.
@@ -180,17 +200,30 @@ async fn finish(
         };
     }
     let of_interest = worked.sessions.iter().copied().chain(unfinished(opened, charge).await?);
-    for session in of_interest.collect::<BTreeSet<_>>() {
-        let view = opened.sessions.view(session).await?;
+    for view in tell_all(context, opened, &of_interest.collect()).await? {
         if exit == Exit::Done {
             exit = exit_of(&view);
         }
-        if !context.out.is_json() {
-            let next = render::next(&view, Hints::of(session), opened.sessions.now());
-            output::remark(&output::for_stderr(2, &format!("session {session}: {next}")));
-        }
     }
     Ok(exit)
+}
+
+/// Says where sessions stand.
+async fn tell_all(
+    context: &Context,
+    opened: &Opened,
+    sessions: &BTreeSet<SessionId>,
+) -> Result<Vec<SessionView>, CliError> {
+    let mut views = Vec::new();
+    for session in sessions {
+        let view = opened.sessions.view(*session).await?;
+        if !context.out.is_json() {
+            let next = render::next(&view, Hints::of(*session), opened.sessions.now());
+            output::remark(&output::for_stderr(2, &format!("session {session}: {next}")));
+        }
+        views.push(view);
+    }
+    Ok(views)
 }
 
 fn exit_of(view: &SessionView) -> Exit {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::world::{Done, World, flat, short, signal, wait_for};
+use crate::world::{Done, Terminal, World, flat, short, signal, wait_for};
 
 /// Plans in the first turn, works in the second, completes in the third.
 pub(crate) const THREE_TURNS: &str = r#"
@@ -161,6 +161,70 @@ fn t6_g11_a_worker_told_to_end_leaves_the_goal_active_and_an_interrupted_one_pau
         let call = events.iter().rfind(|event| event["kind"] == "call_finished").unwrap();
         assert_eq!(call["payload"]["outcome"], "stopped");
     }
+}
+
+#[test]
+fn g11_ctrl_c_pauses_a_goal_that_waits_as_well_and_says_so() {
+    for (name, code, status, told) in [
+        ("INT", 130, "paused", "the Goal is paused: you interrupted it"),
+        ("TERM", 7, "active", "the agent waits for an input"),
+    ] {
+        for scope in [&[][..], &["--session"]] {
+            let world = World::with_scenario(
+                "[[response]]\n[[response.call]]\ntool = \"goal_wait\"\n\
+                 arguments = { until = \"inbox\", seconds = 36000 }\n[exhausted]\ntext = \"I wait.\"",
+            );
+            let session = world.session();
+            world.run(&["goal", "set", "Reach it"]).expect(0);
+            world.run(&["goal", "run", "--once"]).expect(7);
+            let mut terminal = Terminal::open();
+            let mut arguments = [&["goal", "run"], scope].concat();
+            arguments.extend(scope.first().map(|_| session.as_str()));
+            let child = world.command(&arguments).stderr(terminal.stream()).spawn().unwrap();
+            terminal.read_until("working on");
+            signal(&child, name);
+            assert_eq!(Done::of(child.wait_with_output().unwrap()).code, code, "{name} {scope:?}");
+            let goal = world.run(&["goal", "show", "--json"]).json();
+            assert_eq!(goal["status"], status, "{name} {scope:?}");
+            world.command(&["--version"]).stdout(terminal.stream()).status().unwrap();
+            let shown = flat(&terminal.read_until(env!("CARGO_PKG_VERSION")));
+            assert!(shown.contains(told), "{shown}");
+            assert_eq!(shown.contains("interrupting; Ctrl-C again leaves at once"), name == "INT", "{shown}");
+            // Whoever looks later was not interrupted.
+            world.run(&["goal", "run", "--once"]).expect(7);
+        }
+    }
+}
+
+#[test]
+fn t5_a_turn_and_a_command_whose_worker_is_gone_are_told_as_such_at_once() {
+    let world = World::with_scenario(
+        "[[response]]\n[[response.call]]\ntool = \"shell\"\n\
+         arguments = { command = \"sleep 60\", background = true }\n\
+         [[response.call]]\ntool = \"shell\"\narguments = { command = \"touch started; sleep 60\" }\n",
+    );
+    let session = world.session();
+    world.run(&["goal", "set", "Reach it"]).expect(0);
+    let mut child = world.command(&["goal", "run"]).spawn().unwrap();
+    wait_for(&world.path("work/started"));
+    let shown = world.run(&["goal", "show", "--json"]).json();
+    assert_eq!(shown["outlook"]["because"], "turn 1 runs");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let shown = world.run(&["goal", "show", "--json"]).json();
+    let because = "the worker of turn 1 is gone; the next worker recovers the turn";
+    assert_eq!(shown["outlook"]["because"], because);
+    assert_eq!(shown["outlook"]["remedies"], json!([{ "do": "run_worker" }]));
+    assert_eq!(shown["commands"][0]["worker"], json!({ "state": "gone" }));
+    let view = world.run(&["session", "show", "--json"]).json();
+    assert_eq!(view["running"]["worker"], json!({ "state": "gone" }));
+    let text = flat(&world.run(&["goal", "show"]).stdout);
+    assert!(text.contains(because) && text.contains("1 for") && text.contains("its worker is gone"), "{text}");
+    let listed = flat(&world.run(&["commands", "list"]).stdout);
+    assert!(listed.contains("its worker is gone; the next worker records its end"), "{listed}");
+    let stopped = flat(&world.run(&["commands", "stop", "1"]).expect(0).stdout);
+    assert!(stopped.contains("its worker is gone; the next worker records its end"), "{stopped}");
+    assert!(stopped.contains(&format!("`zuno goal run --session {}` is one", short(&session))), "{stopped}");
 }
 
 #[test]

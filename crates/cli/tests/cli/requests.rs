@@ -81,8 +81,11 @@ fn i4_a_question_is_answered_from_another_process_after_the_worker_is_gone() {
     next: an input waits for its turn; a worker runs it:
           `zuno goal run --session SHORT`
     ");
-    let again = world.run(&["requests", "answer", "1", "1", "--json"]).expect(0).json();
+    let again = world.run(&["requests", "answer", "1", "1", "--json"]).expect(3).json();
     assert_eq!((&again["request"], &again["changed"]), (&json!(1), &json!(false)));
+    assert_eq!(again["end"]["answer"]["text"], "TOML");
+    let again = world.run(&["requests", "deny", "1"]).expect(3).stdout;
+    assert!(again.starts_with("request 1 was settled before, nothing changed: answered: TOML\n"), "{again}");
     world.run(&["requests", "answer", "2", "1"]).expect(4);
     world.run(&["requests", "answer", "0", "1", "--session", &session]).expect(4);
 

@@ -225,14 +225,14 @@ fn a_run_goes_on_without_its_reader() {
 }
 
 #[test]
-fn g11_an_interrupt_from_another_terminal_ends_the_run() {
+fn g11_an_interrupt_from_another_terminal_ends_the_run_which_was_not_interrupted_itself() {
     let world = World::with_scenario(SLOW);
     let session = world.session();
     let child = world.command(&["run", "go", "--session", &session]).spawn().unwrap();
     wait_for(&world.path("work/started"));
     let interrupted = world.run(&["interrupt"]).expect(0);
     assert_eq!(interrupted.stdout, "turn 1 was asked to stop\n");
-    let done = Done::of(child.wait_with_output().unwrap()).expect(130);
+    let done = Done::of(child.wait_with_output().unwrap()).expect(7);
     assert!(done.stderr.contains("turn 1 was interrupted"), "{}", done.stderr);
 }
 

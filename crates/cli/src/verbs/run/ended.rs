@@ -1,8 +1,7 @@
 //! How a run ended: the exit code, and the last line for programs.
 
 use domain::{
-    GoalState, GoalStatus, HumanRequest, InputCancelReason, InputId, PauseReason, SessionId, TurnNumber,
-    TurnOutcome,
+    GoalState, GoalStatus, HumanRequest, InputCancelReason, InputId, SessionId, TurnNumber, TurnOutcome,
 };
 use runtime::{EngineError, GoalView, Outlook, SessionView};
 use serde::Serialize;
@@ -25,14 +24,13 @@ pub(super) struct Ended {
 /// What the end of an input's turn means.
 pub(super) fn exit_of_input(row: Option<InputId>, fate: &Fate, view: &SessionView) -> Exit {
     match (&fate.outcome, fate.cancelled) {
-        (Some(TurnOutcome::Interrupted), _) | (None, Some(InputCancelReason::Interrupted)) => {
-            Exit::Interrupted
-        }
         (Some(TurnOutcome::Failed { .. }), _)
         | (None, Some(InputCancelReason::TurnFailed | InputCancelReason::ReturnedTooOften)) => {
             Exit::TurnFailed
         }
-        (Some(TurnOutcome::Stopped { .. } | TurnOutcome::Waiting { .. }), _) => Exit::NotFinished,
+        // Another process interrupted it, since this one would know.
+        (Some(TurnOutcome::Interrupted | TurnOutcome::Stopped { .. } | TurnOutcome::Waiting { .. }), _)
+        | (None, Some(InputCancelReason::Interrupted)) => Exit::NotFinished,
         // Its turn was lost with its worker after it had begun, or the row is held, or nobody answered yet.
         (None, None) if row.is_some() || view.queued_inputs > 0 || !view.requests.is_empty() => {
             Exit::NotFinished
@@ -41,11 +39,10 @@ pub(super) fn exit_of_input(row: Option<InputId>, fate: &Fate, view: &SessionVie
     }
 }
 
-/// What a Goal's standing means for whoever wanted it finished.
+/// What a Goal's standing means for whoever wanted it finished. One that was interrupted earlier is held like any other.
 pub(crate) const fn exit_of_goal(goal: &GoalView) -> Exit {
     match &goal.status {
         GoalStatus::Completed => Exit::Done,
-        GoalStatus::Paused(PauseReason::Interrupted) => Exit::Interrupted,
         GoalStatus::Proposed
         | GoalStatus::Active
         | GoalStatus::Paused(_)
