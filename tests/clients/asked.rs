@@ -68,37 +68,6 @@ async fn i4_a_question_outlives_the_worker_that_asked_and_waiting_for_the_answer
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i4_of_answers_at_the_same_time_one_counts_and_each_is_told_which() {
-    let desk = Desk::with_model(|_, _| {
-        Reply::call("ask_user", &json!({ "question": "Which format?", "options": ["JSON", "TOML"] }))
-    })
-    .await;
-    let id = goal(&desk).await;
-    let asked = desk.zuno(&["goal", "run", "--once", "--session", &id]).await;
-    assert_eq!(asked.code, Some(7), "{}{}", asked.out, asked.err);
-    let answers = [&["answer", "1", "1"][..], &["answer", "1", "2"], &["deny", "1"], &["answer", "1", "1"]];
-    let running: Vec<_> =
-        answers.iter().map(|answer| desk.start(&[&["requests"], *answer, &["--json"]].concat())).collect();
-    let mut codes = Vec::new();
-    for child in running {
-        let done = end_of(child).await;
-        let told: Value = serde_json::from_str(&done.out).unwrap();
-        let ends = desk.log(id.parse().unwrap()).await.into_iter().filter_map(|event| match event.body {
-            EventBody::RequestSettled { end, .. } => Some(serde_json::to_value(end).unwrap()),
-            _ => None,
-        });
-        assert_eq!(ends.collect::<Vec<_>>(), [told["end"].clone()]);
-        assert_eq!(told["changed"], json!(done.code == Some(0)), "{told}");
-        codes.push(done.code);
-    }
-    codes.sort_unstable();
-    assert_eq!(codes, [Some(0), Some(3), Some(3), Some(3)]);
-    let late = desk.zuno(&["requests", "deny", "1"]).await;
-    assert_eq!(late.code, Some(3), "{}", late.err);
-    assert!(late.out.starts_with("request 1 was settled before, nothing changed: "), "{}", late.out);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn g10_while_a_background_command_runs_the_model_is_asked_nothing_and_then_once() {
     let desk = Desk::with_model(|number, request| match number {
         1 => {

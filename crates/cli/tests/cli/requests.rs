@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::world::{Terminal, World, plain, short, signal};
+use crate::world::{Done, Terminal, World, plain, short, signal};
 
 /// Asks first, then does what was answered.
 const QUESTION: &str = r#"
@@ -91,6 +91,29 @@ fn i4_a_question_is_answered_from_another_process_after_the_worker_is_gone() {
 
     world.run(&["goal", "run", "--once"]).expect(0);
     assert_eq!(std::fs::read_to_string(world.path("work/format")).unwrap(), "TOML\n");
+}
+
+#[test]
+fn i4_of_answers_at_the_same_time_one_counts_and_each_is_told_which() {
+    let world = asking();
+    let session = world.session();
+    world.run(&["run", "tag it", "--wait-for-person", "--session", &session]).expect(7);
+    let verbs = ["deny", "allow", "deny", "allow"];
+    let start = |verb| world.command(&["requests", verb, "1", "--json"]).spawn().unwrap();
+    let running = verbs.map(start);
+    let told = running.map(|child| {
+        let done = Done::of(child.wait_with_output().unwrap());
+        let told = done.json();
+        assert_eq!(told["changed"], json!(done.code == 0), "{told}");
+        (done.code, told["end"].clone())
+    });
+    let events = world.run(&["events", "--session", &session, "--json"]).json_lines();
+    let ends: Vec<_> = events.iter().filter(|event| event["kind"] == "request_settled").collect();
+    assert_eq!(ends.len(), 1);
+    assert!(told.iter().all(|(_, end)| *end == ends[0]["payload"]["end"]), "{told:?}");
+    let mut codes = told.map(|(code, _)| code);
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 3, 3, 3]);
 }
 
 #[test]
