@@ -93,14 +93,18 @@ impl Context {
         if let Some(name) = of.session {
             return named(opened, name).await;
         }
-        let filter = SessionFilter { workspace: Some(self.workspace.clone()), limit: 1 };
-        let latest = opened.sessions.list(&filter).await?.into_iter().next().ok_or_else(|| {
+        // A second one tells that there was a choice.
+        let filter = SessionFilter { workspace: Some(self.workspace.clone()), limit: 2 };
+        let found = opened.sessions.list(&filter).await?;
+        let latest = found.first().ok_or_else(|| {
             CliError::NotFound(format!(
                 "there is no session of {} yet; `zuno session new` opens one, --session names another",
                 self.workspace
             ))
         })?;
-        output::remark(&format!("session {} (the latest of this workspace)", latest.id));
+        if found.len() > 1 {
+            output::remark(&format!("session {} (the latest of this workspace)", latest.id));
+        }
         Ok(latest.id)
     }
 

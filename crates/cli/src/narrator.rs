@@ -76,11 +76,14 @@ pub(crate) struct Manner {
     /// Whoever reads along is not there when it ends: why a session rests, and what would change that, is told when it
     /// does.
     pub(crate) explains_rest: bool,
+    /// What an agent asks is shown in full once its turn has ended, so that the line about it would be a second one.
+    pub(crate) shows_requests: bool,
 }
 
 impl Manner {
     /// One session, whose rest is told at the end.
-    pub(crate) const OF_A_RUN: Self = Self { names_sessions: false, explains_rest: false };
+    pub(crate) const OF_A_RUN: Self =
+        Self { names_sessions: false, explains_rest: false, shows_requests: true };
 }
 
 /// A reader that went away does not stop the work.
@@ -121,7 +124,7 @@ impl Narrator {
 
     /// Follows a session from after this place of its log on.
     pub(crate) fn follow(&mut self, session: SessionId, after: Seq) {
-        self.voices.insert(session, Voice::new(self.out, after));
+        self.voices.insert(session, Voice::new(self.out, after, self.manner.shows_requests));
     }
 
     /// Waits for the next thing to tell, and tells it. Ends never: the engine holds the other end.
@@ -153,6 +156,11 @@ impl Narrator {
         Ok(())
     }
 
+    /// Whether a turn was told to end.
+    pub(crate) fn saw_turn(&self, session: SessionId) -> bool {
+        self.voices.get(&session).is_some_and(Voice::saw_turn)
+    }
+
     /// What became of an input, as far as it was told.
     pub(crate) fn fate(&self, session: SessionId, row: domain::InputId) -> Fate {
         self.voices.get(&session).map_or_else(Fate::default, |voice| voice.fate(row))
@@ -170,8 +178,8 @@ impl Narrator {
                 self.voices.entry(session).and_modify(Voice::waits_no_more);
                 if self.manner.explains_rest && !self.out.is_json() && leads_to_rest(&event) {
                     let view = self.sessions.view(session).await?;
-                    let next = render::next(&view, Hints::of(session), self.sessions.now());
-                    output::remark(&dim(&format!("  {}", output::for_stderr(2, &next))));
+                    let next = render::next_lines(&view, Hints::of(session), self.sessions.now());
+                    output::remark(&dim(&format!("  {}", output::lines_for_stderr(4, &next))));
                 }
                 Ok(())
             }

@@ -129,6 +129,15 @@ pub(crate) fn for_stderr(indent: usize, text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A sentence and what follows from it: lines where a terminal shows them, and one line in a file or a pipe.
+pub(crate) fn lines_for_stderr(indent: usize, lines: &[String]) -> String {
+    if std::io::stderr().is_terminal() {
+        render::paragraphs(indent, lines)
+    } else {
+        render::one_line(&render::joined(lines)).into_owned()
+    }
+}
+
 /// Whether a person can be asked: both their keyboard and what they read are a terminal.
 pub(crate) fn has_person() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()

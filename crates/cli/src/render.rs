@@ -14,9 +14,9 @@ use domain::{Actor, Timestamp};
 
 pub(crate) use event::{call_subject, call_told, describe as describe_event};
 pub(crate) use goal::{active_time, goal, goal_state, status_words, wait_words};
-pub(crate) use next::{Hints, next};
+pub(crate) use next::{Hints, joined, next_lines};
 pub(crate) use plan::{diff, history, plan, progress, steps};
-pub(crate) use request::{in_full, settled, ways_to_answer};
+pub(crate) use request::{asked, in_full, settled, ways_to_answer};
 pub(crate) use session::{list, mode, session};
 
 /// Columns that lines are made for: the narrowest terminal in common use.
@@ -94,6 +94,12 @@ pub(crate) fn wrapped(indent: usize, text: &str) -> String {
         column += width;
     }
     out
+}
+
+/// Several texts, each broken into lines, with everything but the very first line indented.
+pub(crate) fn paragraphs(indent: usize, texts: &[String]) -> String {
+    let texts = texts.iter().map(|text| wrapped(indent, text));
+    texts.collect::<Vec<_>>().join(&format!("\n{}", " ".repeat(indent)))
 }
 
 /// Where the first word ends: at a blank that stands in no command line of at most so many columns.

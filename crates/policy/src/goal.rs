@@ -157,7 +157,7 @@ pub(crate) fn set(draft: &mut Draft<'_>, new: &NewGoal<'_>) -> Result<(), Reject
     if let Some(open) = draft.state.open_goal() {
         if open.status != GoalStatus::Proposed && !new.replace {
             let message = format!(
-                "a Goal is open ({}, {}): complete or cancel it first, or set the new one with replace",
+                "a Goal is open ({}, {}): complete or cancel it first, or set the new one with --replace",
                 open.id,
                 open.status.state()
             );
@@ -220,6 +220,10 @@ pub(crate) fn resume(draft: &mut Draft<'_>) -> Result<(), Rejection> {
         }
         clear_retry(draft);
         return Ok(());
+    }
+    if goal.is_active() {
+        let message = "the Goal is active and waits for nothing, so there is nothing to resume; a worker runs its turns";
+        return Err(Rejection::new("G1", Code::IllegalTransition, message));
     }
     if !may_move(goal.status.state(), GoalState::Active, Mover::User) || goal.status == GoalStatus::Proposed {
         return Err(illegal(draft, &goal, GoalState::Active, "there is nothing to resume"));

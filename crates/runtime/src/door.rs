@@ -257,10 +257,9 @@ impl UserDoor {
         let (end, changed) = match settled {
             Some(end) => (end, true),
             // A request that is not open has an event that settled it.
-            None => (
-                self.sessions.request_end(session, request).await?.unwrap_or(RequestEnd::Cancelled),
-                false,
-            ),
+            None => {
+                (self.sessions.request_end(session, request).await?.unwrap_or(RequestEnd::Cancelled), false)
+            }
         };
         Ok(Answered { view, end, changed })
     }

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use domain::{LaneId, Plan, PlanDiff, PlanId, RequestEnd, RequestId, Revision, Seq, SessionId};
+use domain::{
+    CallRef, EventBody, LaneId, ModelCall, Plan, PlanDiff, PlanId, RequestEnd, RequestId, Revision, Seq,
+    SessionId,
+};
 use store::{EVENTS_PER_PAGE, Page, SessionFilter, SessionSummary, StoreError, Watch};
 
 use crate::door::settling;
@@ -47,6 +50,45 @@ impl Sessions {
                 return Ok(end);
             }
             after = page.next;
+        }
+    }
+
+    /// What the model asked for with a call. Reads the log.
+    pub async fn call(
+        &self,
+        session: SessionId,
+        mut wanted: CallRef,
+    ) -> Result<Option<ModelCall>, CommandError> {
+        let (mut after, mut granted) = (Seq(0), None);
+        loop {
+            let page =
+                self.events_after(session, after, EVENTS_PER_PAGE).await.map_err(CommandError::Fault)?;
+            after = page.next;
+            let mut again = false;
+            for event in &page.events {
+                match &event.body {
+                    EventBody::ModelResponded { turn, request, calls, .. }
+                        if (*turn, *request) == (wanted.turn, wanted.request) =>
+                    {
+                        return Ok(usize::try_from(wanted.index).ok().and_then(|at| calls.get(at)).cloned());
+                    }
+                    EventBody::InputQueued { runs: Some(runs), .. } => granted = Some(runs.call),
+                    // A call that a person allowed: the model asked for it in an earlier turn.
+                    EventBody::CallAdmitted { call, .. } if *call == wanted && call.request == 0 => {
+                        again = granted.take().is_some_and(|earlier| {
+                            wanted = earlier;
+                            true
+                        });
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            if again {
+                after = Seq(0);
+            } else if !page.has_more {
+                return Ok(None);
+            }
         }
     }
 

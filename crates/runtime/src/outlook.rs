@@ -42,6 +42,8 @@ pub enum Remedy {
     SetGoal,
     /// Send a message.
     SendMessage,
+    /// Send a message and let the Goal go on with it.
+    ResumeWithMessage,
     /// Start a worker, unless one is there: what is due runs under one.
     RunWorker,
 }
@@ -99,8 +101,10 @@ impl Outlook {
             None => Self::going(format!("turn {turn} runs")),
             Some(again) => {
                 let failure = again.failure;
-                let because =
-                    format!("turn {turn} runs: the model failed ({failure}), attempt {} follows", again.attempt);
+                let because = format!(
+                    "turn {turn} runs: the model failed ({failure}), attempt {} follows",
+                    again.attempt
+                );
                 Self { at: Some(again.at), ..Self::going(because) }
             }
         }
@@ -143,7 +147,11 @@ impl Outlook {
             }
             IdleReason::GoalBlocked { code, detail } => {
                 let colon = if detail.is_empty() { "" } else { ": " };
-                (format!("the Goal is blocked, {}{colon}{detail}", blocked(*code)), vec![Remedy::ResumeGoal])
+                let remedies = match code {
+                    BlockCode::AgentDeclared => vec![Remedy::ResumeWithMessage, Remedy::ResumeGoal],
+                    _ => vec![Remedy::ResumeGoal],
+                };
+                (format!("the Goal is blocked, {}{colon}{detail}", blocked(*code)), remedies)
             }
             IdleReason::GoalBudgetLimited => {
                 ("a budget of the Goal is used up".to_owned(), vec![Remedy::RaiseBudget])
@@ -192,8 +200,8 @@ fn paused(reason: PauseReason) -> String {
         PauseReason::Permission { request } => format!("request {request} waits for your leave"),
         PauseReason::Interrupted => "you interrupted it".to_owned(),
         PauseReason::User => "you paused it".to_owned(),
-        PauseReason::Authentication => "the provider does not accept the key".to_owned(),
-        PauseReason::Quota => "the provider's account has nothing left to spend".to_owned(),
+        PauseReason::Authentication => "the provider does not accept the key; set another".to_owned(),
+        PauseReason::Quota => "the provider's account has nothing left to spend; top it up".to_owned(),
         PauseReason::UncertainSideEffect { call } => {
             format!("call {call} may have happened, and nobody can tell; look before you resume")
         }
@@ -206,8 +214,8 @@ fn remedies_of_pause(reason: PauseReason) -> Vec<Remedy> {
         PauseReason::HumanInput { request } | PauseReason::Permission { request } => {
             vec![Remedy::Answer { request }, Remedy::ResumeGoal]
         }
-        PauseReason::NoProgress
-        | PauseReason::RepeatedFailure
+        PauseReason::NoProgress => vec![Remedy::ResumeWithMessage, Remedy::ResumeGoal],
+        PauseReason::RepeatedFailure
         | PauseReason::Interrupted
         | PauseReason::User
         | PauseReason::Authentication

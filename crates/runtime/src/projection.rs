@@ -1,10 +1,10 @@
 //! What clients show: one shared reading of the state, so that no client keeps its own.
 
 use domain::{
-    Actor, AgentName, Amendment, BackgroundCommand, Budgets, Event, EventBody, FailureKind, GoalId, GoalState,
-    GoalStatus, GoalUsage, HumanRequest, LaneId, Mode, ModelName, Plan, PlanClosure, PlanHead, PlanId, Retry, Revision,
-    RunningTurn, Seq, SessionId, SessionState, Step, StepId, StopReason, Streaks, Timestamp, TurnEnd, TurnNumber,
-    TurnPhase, TurnTrigger, Wait,
+    Actor, AgentName, Amendment, BackgroundCommand, Budgets, Event, EventBody, FailureKind, GoalId,
+    GoalState, GoalStatus, GoalUsage, HumanRequest, LaneId, Mode, ModelName, Plan, PlanClosure, PlanHead,
+    PlanId, Retry, Revision, RunningTurn, Seq, SessionId, SessionState, Step, StepId, StopReason, Streaks,
+    Timestamp, TurnEnd, TurnNumber, TurnPhase, TurnTrigger, Wait,
 };
 use policy::{ContinuationView, Leases, NextAction};
 use schemars::JsonSchema;

@@ -14,6 +14,8 @@ use crate::render;
 
 /// Columns of one line that stands back.
 const LINE_COLUMNS: usize = render::COLUMNS - 4;
+/// Columns of what a call is about, beside a long result.
+const HEAD_COLUMNS: usize = 32;
 /// Columns of what one event may take of a terminal: three lines, and the story still fits a screen.
 const EVENT_COLUMNS: usize = 3 * LINE_COLUMNS;
 
@@ -36,6 +38,8 @@ pub(crate) struct Fate {
 #[derive(Debug)]
 pub(super) struct Voice {
     out: Output,
+    /// Requests are shown in another place.
+    hides_requests: bool,
     last: Seq,
     /// What was told of the answer under way.
     streamed: String,
@@ -61,9 +65,10 @@ pub(super) struct Voice {
 }
 
 impl Voice {
-    pub(super) fn new(out: Output, last: Seq) -> Self {
+    pub(super) fn new(out: Output, last: Seq, hides_requests: bool) -> Self {
         Self {
             out,
+            hides_requests,
             last,
             streamed: String::new(),
             calls: BTreeMap::new(),
@@ -78,6 +83,10 @@ impl Voice {
             waiting: None,
             failure: None,
         }
+    }
+
+    pub(super) fn saw_turn(&self) -> bool {
+        !self.ended.is_empty()
     }
 
     pub(super) const fn last(&self) -> Seq {
@@ -176,6 +185,7 @@ impl Voice {
             {
                 Ok(())
             }
+            EventBody::RequestOpened { .. } if self.hides_requests => Ok(()),
             // The request was told.
             EventBody::CallFinished { outcome: CallOutcome::Waiting, .. } => Ok(()),
             EventBody::CallFinished { call, tool, outcome, result, .. } => {
@@ -274,7 +284,9 @@ impl Voice {
             CallOutcome::Succeeded => outcome.name().to_owned(),
             _ => render::call_told(tool, outcome, result),
         };
-        output::cut_for_stderr(&format!("{}: {told}", head.trim_end()), LINE_COLUMNS)
+        // How it ended counts; what it was about gives way.
+        let room = LINE_COLUMNS.saturating_sub(told.chars().count() + 2).max(HEAD_COLUMNS);
+        format!("{}: {told}", output::cut_for_stderr(head.trim_end(), room))
     }
 }
 

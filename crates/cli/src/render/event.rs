@@ -129,7 +129,9 @@ fn of_goal(body: &EventBody) -> String {
             let estimated = if usage.estimated { " (estimated)" } else { "" };
             format!("Goal charged {} tokens{estimated} for turn {turn}", number(usage.charged()))
         }
-        EventBody::GoalBudgetAnnounced { percent, .. } => format!("Goal has used {percent} % of a budget"),
+        EventBody::GoalBudgetAnnounced { percent, .. } => {
+            format!("Goal has used {percent} % of a budget or more")
+        }
         EventBody::RetryScheduled { retry, .. } => {
             format!("retry {} after {}, not before {}", retry.attempt, retry.failure, time(retry.at))
         }

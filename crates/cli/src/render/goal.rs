@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
-use domain::{BlockCode, Condition, GoalStatus, PauseReason, Streaks, Timestamp, Wait};
+use domain::{BlockCode, Condition, GoalStatus, ModelCall, PauseReason, Streaks, Timestamp, Wait};
 use policy::{Awaited, IdleReason, NextAction};
-use runtime::{GoalView, SessionView};
+use runtime::{GoalView, Remedy, SessionView};
 
-use super::next::{Hints, next};
-use super::{count, duration_ms, number, one_line, request, time, wrapped};
+use super::next::{Hints, next_lines};
+use super::{count, cut, duration_ms, number, one_line, paragraphs, request, time};
 
+/// Characters of a call: a command in full, and the beginning of what a file was to hold.
+const CALL_CHARS: usize = 400;
 /// Columns before the value of a line.
 const LABEL: usize = 11;
 
@@ -16,6 +18,7 @@ const LABEL: usize = 11;
 pub(crate) fn goal(
     goal: &GoalView,
     view: &SessionView,
+    call: Option<&ModelCall>,
     hints: Hints,
     now: Timestamp,
 ) -> String {
@@ -24,7 +27,12 @@ pub(crate) fn goal(
     more("status", &goal_state(goal, view));
     // An answer to the command that ended it needs no hint at the next one.
     if !goal.state().is_terminal() {
-        more("next", &next(view, hints, now));
+        for (at, text) in next_lines(view, hints, now).iter().enumerate() {
+            more(if at == 0 { "next" } else { "" }, text);
+        }
+    }
+    if let Some(call) = call {
+        more("call", &cut(&format!("{} {}", call.tool, call.arguments), CALL_CHARS));
     }
     if let Some(criteria) = &goal.criteria {
         more("criteria", criteria);
@@ -44,7 +52,10 @@ pub(crate) fn goal(
     }
     for request in view.requests.iter().filter(|request| request.goal_id == Some(goal.goal_id)) {
         more("request", &format!("{}: {}", request.id, request::asked(request)));
-        more("", &request::ways_to_answer(request, hints));
+        // What comes next may have said how.
+        if !view.outlook.remedies.contains(&Remedy::Answer { request: request.id }) {
+            more("", &request::ways_to_answer(request, hints));
+        }
     }
     for command in view.commands.iter().filter(|view| view.command.goal_id == Some(goal.goal_id)) {
         more("runs", &format!("background command {}", request::command(command, now)));
@@ -62,8 +73,10 @@ pub(crate) fn goal(
     out
 }
 
+/// A value with its label. Its own lines stay.
 fn line(label: &str, text: &str) -> String {
-    format!("{label:<LABEL$}{}\n", wrapped(LABEL, text))
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    format!("{label:<LABEL$}{}\n", paragraphs(LABEL, &lines))
 }
 
 /// Whether the line about what comes next tells what the Goal waits for.
@@ -131,13 +144,14 @@ pub(super) fn spent_flag(goal: &GoalView) -> &'static str {
     }
 }
 
-/// Where it stands, in a few words: with the reason, unless what comes next is just that.
+/// Where it stands, in a few words: with the name of the reason, and its detail unless what comes next tells that.
 pub(crate) fn goal_state(goal: &GoalView, view: &SessionView) -> String {
-    let is_told = matches!(
-        view.next,
-        NextAction::Idle { why: IdleReason::GoalPaused { .. } | IdleReason::GoalBlocked { .. } }
-    );
-    if is_told { goal.state().to_string() } else { status_words(&goal.status) }
+    match (&goal.status, &view.next) {
+        (GoalStatus::Blocked { code, .. }, NextAction::Idle { why: IdleReason::GoalBlocked { .. } }) => {
+            blocked(*code, "")
+        }
+        (status, _) => status_words(status),
+    }
 }
 
 /// A status with the name of its reason.

@@ -38,8 +38,8 @@ impl Hints {
     }
 }
 
-/// What happens next in a session, and what a person can do about it.
-pub(crate) fn next(view: &SessionView, hints: Hints, now: Timestamp) -> String {
+/// What happens next in a session, and a line for each thing that a person can do about it.
+pub(crate) fn next_lines(view: &SessionView, hints: Hints, now: Timestamp) -> Vec<String> {
     let outlook = &view.outlook;
     let mut text = String::new();
     if !outlook.goes_on {
@@ -59,12 +59,15 @@ pub(crate) fn next(view: &SessionView, hints: Hints, now: Timestamp) -> String {
     }
     let is_asked = outlook.remedies.iter().any(|remedy| matches!(remedy, Remedy::Answer { .. }));
     let remedies = outlook.remedies.iter().map(|remedy| hint(*remedy, is_asked, view, hints));
-    let ways: Vec<_> = remedies.collect();
-    if !ways.is_empty() {
-        text.push_str("; ");
-        text.push_str(&ways.join(", "));
+    std::iter::once(text).chain(remedies).collect()
+}
+
+/// The same as one sentence.
+pub(crate) fn joined(lines: &[String]) -> String {
+    match lines.split_first() {
+        Some((first, rest)) if !rest.is_empty() => format!("{first}; {}", rest.join(", ")),
+        _ => lines.concat(),
     }
-    text
 }
 
 /// What to type for a remedy, and what it does. `is_asked`: an answer would do, too.
@@ -94,10 +97,15 @@ fn hint(remedy: Remedy, is_asked: bool, view: &SessionView, hints: Hints) -> Str
         }
         Remedy::StartWork => format!("{} goes on", hints.command("mode work")),
         Remedy::SetGoal => format!("{} sets another", hints.command("goal set OBJECTIVE")),
+        Remedy::ResumeWithMessage => {
+            format!("{} goes on with a message", Hints::of(view.session).command("run PROMPT --resume"))
+        }
         Remedy::RunWorker => {
             let worker = hints.command("goal run");
             match view.next {
-                NextAction::RunInput { .. } | NextAction::RunGoal { .. } => format!("a worker runs it: {worker}"),
+                NextAction::RunInput { .. } | NextAction::RunGoal { .. } => {
+                    format!("a worker runs it: {worker}")
+                }
                 NextAction::WaitUntil { .. } | NextAction::WaitFor { .. } | NextAction::Idle { .. } => {
                     format!("{worker} is one")
                 }
@@ -151,7 +159,7 @@ mod tests {
 
     fn told(view: &SessionView, hints: Hints) -> String {
         // Wherever this is tested, it is another time there.
-        next(view, hints, NOW).replace(&time(LATER), "TIME")
+        joined(&next_lines(view, hints, NOW)).replace(&time(LATER), "TIME")
     }
 
     #[test]
@@ -166,6 +174,7 @@ mod tests {
             &[Remedy::SetGoal],
             &[Remedy::SendMessage],
             &[Remedy::RunWorker],
+            &[Remedy::ResumeWithMessage],
         ];
         let lines = remedies.map(|remedies| told(&idle(remedies), Hints::LATEST));
         insta::assert_snapshot!(lines.join("\n"), @r"
@@ -177,6 +186,7 @@ mod tests {
         not continuing because …; `zuno goal set OBJECTIVE` sets another
         not continuing because …; `zuno run PROMPT --session f3c02b7c` goes on
         not continuing because …; `zuno goal run` is one
+        not continuing because …; `zuno run PROMPT --resume --session f3c02b7c` goes on with a message
         ");
         let session = SessionId::from_u128(0xf3c0_2b7c_1e0d);
         insta::assert_snapshot!(told(&idle(&[Remedy::ResumeGoal]), Hints::of(session)), @"not continuing because …; `zuno goal resume --session f3c02b7c` goes on");

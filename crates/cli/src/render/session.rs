@@ -8,7 +8,7 @@ use runtime::{ModeView, SessionView, TurnView, WorkerState};
 use store::SessionSummary;
 
 use super::goal::{tokens, turns_and_time};
-use super::next::{Hints, next};
+use super::next::{Hints, next_lines};
 use super::{count, duration_ms, fitted, goal_state, one_line, progress, request, steps, time, wrapped};
 use crate::session_name::short_forms;
 
@@ -46,7 +46,9 @@ pub(crate) fn session(view: &SessionView, hints: Hints, now: Timestamp) -> Strin
     if view.queued_inputs > 0 {
         line("queue", &count(view.queued_inputs, "input"));
     }
-    line("next", &next(view, hints, now));
+    for (at, text) in next_lines(view, hints, now).iter().enumerate() {
+        line(if at == 0 { "next" } else { "" }, text);
+    }
     match &view.plan {
         None => line("plan", "none"),
         Some(plan) => {

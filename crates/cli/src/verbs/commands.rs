@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
-use crate::verbs::among::{self, Among, WhereItIs};
 use crate::render::Hints;
+use crate::verbs::among::{self, Among, WhereItIs};
 use crate::{output, render};
 
 /// What to do about background commands.
@@ -119,7 +119,8 @@ async fn stop(context: &Context, opened: &Opened, args: StopArgs) -> Result<Exit
     let before = view.commands.iter().find(|running| running.command.id == id).cloned();
     let view = opened.door.stop_command(view.session, id).await?;
     context.out.answer(&view, || {
-        let title = before.as_ref().map(|before| format!(": {}", render::one_line(before.command.title.as_str())));
+        let title =
+            before.as_ref().map(|before| format!(": {}", render::one_line(before.command.title.as_str())));
         let mut text = format!("background command {id} was asked to stop{}\n", title.unwrap_or_default());
         if let Some(lost) = before.and_then(|before| lost(&before, Hints::of(view.session))) {
             let _ = writeln!(text, "{}", render::wrapped(0, &lost));

@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use domain::{HumanRequest, Objective, Revision, SessionId};
+use domain::{GoalStatus, HumanRequest, ModelCall, Objective, PauseReason, Revision, SessionId};
 use policy::NextAction;
 use runtime::{BudgetEdit, CommandView, CriteriaEdit, GoalView, NewGoal, Outlook, SessionView};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::context::{Context, Opened, limits_in};
 use crate::exit::{CliError, Exit};
 use crate::verbs::plan::parse_revision;
 use crate::verbs::work::{self, WorkArgs};
-use crate::{input, render};
+use crate::{input, output, render};
 
 /// What to do with the Goal.
 #[derive(Debug, Subcommand)]
@@ -70,8 +70,12 @@ pub(crate) struct SetArgs {
     replace: bool,
 }
 
+/// Digits may be grouped as in the file: `1_000_000`.
 fn budget<N: FromStr>(text: &str) -> Result<N, &'static str> {
-    text.parse().map_err(|_| "a budget is a whole number from 1")
+    let groups: Vec<_> = text.split('_').collect();
+    let is_number = |group: &&str| !group.is_empty() && group.chars().all(|c| c.is_ascii_digit());
+    let number = groups.iter().all(is_number).then(|| groups.concat().parse().ok()).flatten();
+    number.ok_or("a budget is a whole number from 1, such as 500000 or 500_000")
 }
 
 /// Arguments of `goal accept`.
@@ -142,6 +146,8 @@ struct Shown<'v> {
     goal: &'v GoalView,
     requests: Vec<&'v HumanRequest>,
     commands: Vec<&'v CommandView>,
+    /// The call that may have happened, while the Goal is held for it.
+    call: Option<&'v ModelCall>,
     next: &'v NextAction,
     outlook: &'v Outlook,
 }
@@ -168,19 +174,46 @@ pub(crate) async fn run(context: &Context, verb: GoalVerb) -> Result<Exit, CliEr
     let opened = context.open().await?;
     let of = verb.of();
     let session = context.session(&opened, of).await?;
+    let before = opened.sessions.view(session).await?;
     let view = act(&opened, session, verb).await?;
+    for gone in given_up(&before, &view) {
+        output::remark(&output::for_stderr(2, &gone));
+    }
+    let call = match view.goal.as_ref().map(|goal| &goal.status) {
+        Some(GoalStatus::Paused(PauseReason::UncertainSideEffect { call })) => {
+            opened.sessions.call(session, *call).await?
+        }
+        _ => None,
+    };
     let goal = view.goal.as_ref().ok_or_else(|| no_goal(session))?;
     let shown = Shown {
         session,
         goal,
         requests: view.requests.iter().filter(|open| open.goal_id == Some(goal.goal_id)).collect(),
         commands: view.commands.iter().filter(|view| view.command.goal_id == Some(goal.goal_id)).collect(),
+        call: call.as_ref(),
         next: &view.next,
         outlook: &view.outlook,
     };
     let now = opened.sessions.now();
-    context.out.answer(&shown, || render::goal(goal, &view, of.hints(session), now))?;
+    context.out.answer(&shown, || render::goal(goal, &view, call.as_ref(), of.hints(session), now))?;
     Ok(Exit::Done)
+}
+
+/// What an act took along without naming it: a Goal whose place another one took, and requests that nobody waits for
+/// any more.
+fn given_up(before: &SessionView, after: &SessionView) -> Vec<String> {
+    let open = before.goal.as_ref().filter(|goal| !goal.state().is_terminal());
+    let replaced = open.filter(|goal| after.goal.as_ref().is_some_and(|next| next.goal_id != goal.goal_id));
+    let replaced = replaced.map(|goal| {
+        let state = goal.state();
+        format!("the {state} Goal was cancelled, another one has its place: {}", goal.objective)
+    });
+    let is_open = |request: &&HumanRequest| after.requests.iter().any(|open| open.id == request.id);
+    let dropped = before.requests.iter().filter(|request| !is_open(request)).map(|request| {
+        format!("request {} is not waited for any more: {}", request.id, render::asked(request))
+    });
+    replaced.into_iter().chain(dropped).collect()
 }
 
 async fn act(opened: &Opened, session: SessionId, verb: GoalVerb) -> Result<SessionView, CliError> {

@@ -36,13 +36,15 @@ pub(crate) enum PlanVerb {
 const UPDATE_HELP: &str = r#"Replace the plan with a candidate in JSON, which is the whole plan:
 
   {"title": "Implement session export",
-   "expected_revision": 1,
    "steps": [
-     {"id": "inspect", "title": "Inspect the state", "status": "completed"},
-     {"id": "implement", "title": "Write it", "status": "in_progress"},
-     {"id": "verify", "title": "Run the tests", "status": "pending"}]}
+     {"id": "inspect", "status": "in_progress",
+      "title": "Inspect durable state"},
+     {"id": "implement", "status": "pending",
+      "title": "Implement archive writer"},
+     {"id": "verify", "status": "pending",
+      "title": "Run round-trip tests"}]}
 
-A status is pending, in_progress or completed. The first candidate has no expected_revision; each later one names the revision that it is based on.
+A status is pending, in_progress or completed. The first candidate has no expected_revision; each later one names the revision that it is based on, as in "expected_revision": 1.
 
 The answer is one line of JSON: {"accepted":{"plan_id","revision","completed","total","active"}}. A refusal is exit code 3 and, with --json or --stream, a line with "rejected" that carries the plan as it is."#;
 

@@ -189,7 +189,9 @@ async fn settle(
             )));
         }
         let Some(end) = opened.sessions.request_end(session, request).await? else {
-            return Err(CliError::NotFound(format!("request {request} was opened just now; look at it first")));
+            return Err(CliError::NotFound(format!(
+                "request {request} was opened just now; look at it first"
+            )));
         };
         return tell(context, opened, request, &Answered { view, end, changed: false });
     };
@@ -209,10 +211,10 @@ fn tell(
     let (session, changed) = (view.session, *changed);
     let settled = Settled { session, request, changed, end, outlook: &view.outlook };
     context.out.answer(&settled, || {
-        let next = render::next(view, Hints::of(session), opened.sessions.now());
+        let next = render::next_lines(view, Hints::of(session), opened.sessions.now());
         let before = if changed { "" } else { "was settled before, nothing changed: " };
         let head = format!("request {request} {before}{}", render::settled(end));
-        format!("{}\nnext: {}", render::wrapped(2, &head), render::wrapped(6, &next))
+        format!("{}\nnext: {}", render::wrapped(2, &head), render::paragraphs(6, &next))
     })?;
     Ok(if changed { Exit::Done } else { Exit::Rejected })
 }

@@ -22,6 +22,7 @@ use crate::signals::Signals;
 use crate::walls::Confinement;
 use crate::workshop::LocalWorkshop;
 use crate::{input, output};
+use along::Choice;
 use course::{Course, Person};
 pub(crate) use ended::{exit_of_goal, is_open};
 use keyboard::Keyboard;
@@ -105,9 +106,8 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
     let mut order = Order::of(&args).await?;
     let mut signals = Signals::listen()?;
     let (opened, view) = open(context, &order, found).await?;
-    let (session, after) = (view.session, view.head);
     if order.session.is_none() && !context.out.is_json() {
-        output::remark(&output::dim(&format!("session {session}")));
+        output::remark(&output::dim(&format!("session {}", view.session)));
     }
     let has_person = !args.wait_for_person && !context.out.is_json() && output::has_person();
     let mut keyboard = Keyboard::new();
@@ -116,10 +116,13 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
         && let Some(held) = along::held(&view)
     {
         match along::comes_along(held, &view, has_person, &mut keyboard, &mut signals).await {
-            Some(resume) => order.resume = resume,
-            None => return Ok(Exit::Interrupted),
+            Choice::Along => order.resume = true,
+            Choice::Alone => {}
+            Choice::Unsent(exit) => return Ok(exit),
         }
     }
+    let view = with_agent(&opened, view, order.agent.as_ref()).await?;
+    let (session, after) = (view.session, view.head);
     let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), Manner::OF_A_RUN);
     narrator.follow(session, if order.session.is_none() { Seq(0) } else { after });
     let asking = if has_person || args.wait_for_person {
@@ -186,23 +189,32 @@ async fn find(context: &Context, name: SessionName) -> Result<(Opened, SessionVi
     Ok((opened, view))
 }
 
-/// The session to work in, opened if none was named, and the agent chosen if one was.
+/// The session to work in, opened if none was named.
 async fn open(
     context: &Context,
     order: &Order,
     found: Option<(Opened, SessionView)>,
 ) -> Result<(Opened, SessionView), CliError> {
-    let Some((opened, mut view)) = found else {
-        let agent = context.agent(order.agent.clone())?;
-        let opened = context.open_or_create().await?;
-        let session = opened.door.open_session(context.workspace(), agent).await?;
-        let view = opened.sessions.view(session).await?;
-        return Ok((opened, view));
-    };
-    if let Some(agent) = order.agent.clone().filter(|agent| view.work_agent.as_ref() != Some(agent)) {
-        view = opened.door.select_agent(view.session, agent).await?;
+    if let Some(found) = found {
+        return Ok(found);
     }
+    let agent = context.agent(order.agent.clone())?;
+    let opened = context.open_or_create().await?;
+    let session = opened.door.open_session(context.workspace(), agent).await?;
+    let view = opened.sessions.view(session).await?;
     Ok((opened, view))
+}
+
+/// The session with the agent that was named, if one was.
+async fn with_agent(
+    opened: &Opened,
+    view: SessionView,
+    named: Option<&AgentName>,
+) -> Result<SessionView, CliError> {
+    match named.filter(|agent| view.work_agent.as_ref() != Some(*agent)) {
+        None => Ok(view),
+        Some(agent) => Ok(opened.door.select_agent(view.session, agent.clone()).await?),
+    }
 }
 
 /// Sets or resumes the Goal and queues the prompt: from here on all of it is durable.

@@ -102,7 +102,8 @@ pub(crate) async fn run(context: &Context, args: WorkArgs) -> Result<Exit, CliEr
         let until = if args.once { "until nothing is due" } else { "until Ctrl-C" };
         output::remark(&format!("working on {of} {until}"));
     }
-    let manner = Manner { names_sessions: session.is_none(), explains_rest: !args.once };
+    let manner =
+        Manner { names_sessions: session.is_none(), explains_rest: !args.once, shows_requests: false };
     let (mut narrator, observer) = Narrator::new(context.out, opened.sessions.clone(), manner);
     let engine = Engine::new(opened.sessions.clone(), model, workshop, observer, Asking::Wait);
     let (mut wish, mut interrupted) = (None, BTreeSet::new());
@@ -218,8 +219,11 @@ async fn tell_all(
     for session in sessions {
         let view = opened.sessions.view(*session).await?;
         if !context.out.is_json() {
-            let next = render::next(&view, Hints::of(*session), opened.sessions.now());
-            output::remark(&output::for_stderr(2, &format!("session {session}: {next}")));
+            let mut next = render::next_lines(&view, Hints::of(*session), opened.sessions.now());
+            if let Some(first) = next.first_mut() {
+                first.insert_str(0, &format!("session {session}: "));
+            }
+            output::remark(&output::lines_for_stderr(2, &next));
         }
         views.push(view);
     }

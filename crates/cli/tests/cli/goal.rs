@@ -85,7 +85,7 @@ fn m5_a_goal_set_in_plan_mode_waits_for_work() {
     let goal = world.run(&["goal", "set", "Reach it", "--json"]).expect(0).json();
     assert_eq!((&goal["status"], &goal["reason"]), (&json!("paused"), &json!("plan_mode")));
     let shown = flat(&world.run(&["goal", "show"]).stdout);
-    assert!(shown.contains("Plan mode holds it; `zuno mode work` goes on"), "{shown}");
+    assert!(shown.contains("Plan mode holds it `zuno mode work` goes on"), "{shown}");
     let started = world.run(&["mode", "work", "--json"]).expect(0).json();
     assert_eq!(started["goal"]["status"], "active");
 }
@@ -219,7 +219,10 @@ fn t5_a_turn_and_a_command_whose_worker_is_gone_are_told_as_such_at_once() {
     let view = world.run(&["session", "show", "--json"]).json();
     assert_eq!(view["running"]["worker"], json!({ "state": "gone" }));
     let text = flat(&world.run(&["goal", "show"]).stdout);
-    assert!(text.contains(because) && text.contains("1 for") && text.contains("its worker is gone"), "{text}");
+    assert!(
+        text.contains(because) && text.contains("1 for") && text.contains("its worker is gone"),
+        "{text}"
+    );
     let listed = flat(&world.run(&["commands", "list"]).stdout);
     assert!(listed.contains("its worker is gone; the next worker records its end"), "{listed}");
     let stopped = flat(&world.run(&["commands", "stop", "1"]).expect(0).stdout);
@@ -409,12 +412,15 @@ fn g7_a_goal_whose_turns_lead_nowhere_pauses_and_says_what_lifts_that() {
     let session = world.session();
     world.run(&["goal", "set", "Reach it"]).expect(0);
     let ran = world.run(&["goal", "run", "--once"]).expect(7);
-    let hint =
-        format!("its turns brought no progress; `zuno goal resume --session {}` goes on", short(&session));
+    let named = short(&session);
+    let hint = format!(
+        "its turns brought no progress; `zuno run PROMPT --resume --session {named}` goes on with a message, `zuno goal \
+         resume --session {named}` goes on"
+    );
     assert!(ran.stderr.contains(&hint), "{}", ran.stderr);
     let view = world.run(&["session", "show"]).expect(0).stdout;
-    assert_eq!(view.matches("progress").count(), 1, "{view}");
-    assert!(view.contains("           paused\n"), "{view}");
+    assert_eq!(flat(&view).matches("no progress").count(), 1, "{view}");
+    assert!(view.contains("           paused: no_progress\n"), "{view}");
 }
 
 /// A worker on a Goal whose background command runs.

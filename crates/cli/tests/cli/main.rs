@@ -10,5 +10,6 @@ mod requests;
 mod run;
 mod sandbox;
 mod surroundings;
+mod tour;
 mod trust;
 mod world;

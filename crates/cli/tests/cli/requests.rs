@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::world::{Done, Terminal, World, plain, short, signal};
+use crate::world::{Done, Terminal, World, flat, plain, short, signal};
 
 /// Asks first, then does what was answered.
 const QUESTION: &str = r#"
@@ -78,8 +78,8 @@ fn i4_a_question_is_answered_from_another_process_after_the_worker_is_gone() {
     let answered = world.run(&["requests", "answer", "1", "2"]).expect(0).stdout;
     insta::assert_snapshot!(plain(&answered, &session), @r"
     request 1 answered: TOML
-    next: an input waits for its turn; a worker runs it:
-          `zuno goal run --session SHORT`
+    next: an input waits for its turn
+          a worker runs it: `zuno goal run --session SHORT`
     ");
     let again = world.run(&["requests", "answer", "1", "1", "--json"]).expect(3).json();
     assert_eq!((&again["request"], &again["changed"]), (&json!(1), &json!(false)));
@@ -193,7 +193,6 @@ fn i4_a_run_that_waits_for_a_person_says_how_to_answer_and_the_allowed_call_runs
     let told: Vec<_> = done.stderr.lines().map(str::trim).collect();
     insta::assert_snapshot!(plain(&told.join("\n"), &session), @r#"
     turn 1 started: input (orchestrator, play)
-    request 1: may it run shell: touch tagged?
     shell touch later: not run: the turn ends until the user answers request 1
     turn 1 waits for the answer to request 1
     request 1:
@@ -334,6 +333,48 @@ text = "Reached."
 }
 
 #[test]
+fn g9_whoever_leaves_the_question_about_a_held_goal_has_sent_nothing() {
+    let world = World::with_scenario("[exhausted]\ntext = \"still at it\"");
+    let session = world.session();
+    world.run(&["goal", "set", "Reach it"]).expect(0);
+    world.run(&["interrupt"]).expect(0);
+    let before = world.kinds(&session);
+    for (name, code) in [("HUP", 7), ("TERM", 7), ("INT", 130)] {
+        let mut terminal = Terminal::open();
+        let mut command = world.command(&["run", "go", "--agent", "build", "--session", &session]);
+        let command = command.stdin(terminal.stream()).stderr(terminal.stream()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        terminal.read_until("Go on with it, with your message? [y/m/N]");
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{name}");
+        assert_eq!(world.kinds(&session), before, "{name}");
+    }
+    let (_, code) = at_a_terminal(&world, &session, &[("[y/m/N]", "\n")]);
+    assert_eq!((code, world.kinds(&session)), (Some(7), before));
+}
+
+#[test]
+fn t2_a_run_without_a_prompt_says_why_nothing_runs() {
+    let world = World::with_scenario("[exhausted]\ntext = \"still at it\"");
+    let session = world.session();
+    let run = |code| flat(&world.run(&["run", "--session", &session]).expect(code).stderr);
+    let told = run(0);
+    assert!(
+        told.contains("not continuing because there is no input and no Goal; `zuno run PROMPT"),
+        "{told}"
+    );
+    world.run(&["goal", "set", "Reach it"]).expect(0);
+    let told = run(7);
+    assert!(told.contains("the Goal is due: continuation 1; a worker runs it: `zuno goal run"), "{told}");
+    world.run(&["goal", "pause"]).expect(0);
+    let told = run(7);
+    assert!(
+        told.contains("not continuing because the Goal is paused: you paused it; `zuno goal resume"),
+        "{told}"
+    );
+}
+
+#[test]
 fn g9_a_message_to_a_goal_that_led_nowhere_is_offered_to_take_it_along() {
     let world = World::with_scenario("[exhausted]\ntext = \"still at it\"");
     let session = world.session();
@@ -347,9 +388,16 @@ fn g9_a_message_to_a_goal_that_led_nowhere_is_offered_to_take_it_along() {
     let plain = world.run(&["run", "Try it that way.", "--session", &session]).expect(0);
     let way = format!("`zuno run PROMPT --resume --session {}` takes it along", short(&session));
     assert!(plain.stderr.contains(&way), "{}", plain.stderr);
-    let asked = "Go on with it, with your message? [Y/n]";
-    let (shown, code) = at_a_terminal(&world, &session, &[(asked, "n\n")]);
-    assert!(shown.contains("the Goal is paused: its turns brought no progress."), "{shown}");
+    let asked = "Go on with it, with your message? [Y/m/n]";
+    let events = || world.kinds(&session).len();
+    let before = events();
+    for nothing in ["n\n", "\u{4}"] {
+        let (shown, code) = at_a_terminal(&world, &session, &[(asked, nothing)]);
+        assert!(shown.contains("the Goal is paused: its turns brought no progress."), "{shown}");
+        assert!(shown.contains("Nothing was sent, nothing changed."), "{shown}");
+        assert_eq!((code, events()), (Some(7), before));
+    }
+    let (_, code) = at_a_terminal(&world, &session, &[(asked, "m\n")]);
     assert_eq!((code, turns()), (Some(0), 3));
     let (_, code) = at_a_terminal(&world, &session, &[(asked, "\n")]);
     assert!(code == Some(7) && turns() > 3, "{code:?}, {} turns", turns());

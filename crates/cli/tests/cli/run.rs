@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::goal::THREE_TURNS;
-use crate::world::{Done, Terminal, World, plain, signal, wait_for};
+use crate::world::{Done, Terminal, World, plain, short, signal, wait_for};
 
 const GREETING: &str = r#"
 [[response]]
@@ -185,7 +185,11 @@ fn t11_a_prompt_to_a_session_with_a_goal_leaves_the_goal_to_the_person() {
     let session = world.session();
     world.run(&["goal", "set", "Greet"]).expect(0);
     let done = world.run(&["run", "first this", "--session", &session]).expect(0);
-    assert!(done.stderr.contains(&format!("zuno goal run --session {session}")), "{}", done.stderr);
+    assert!(
+        done.stderr.contains(&format!("`zuno goal run --session {}`", short(&session))),
+        "{}",
+        done.stderr
+    );
     let goal = || world.run(&["goal", "show", "--json"]).json();
     assert_eq!((&goal()["status"], &goal()["continuations"]), (&json!("active"), &json!(0)));
 }
@@ -294,14 +298,14 @@ fn asked_and_answered_with(name: &str) -> (i32, Value, String) {
 fn g11_ctrl_c_at_a_question_interrupts_durably() {
     let (code, goal, shown) = asked_and_answered_with("INT");
     assert_eq!((code, &goal["status"], &goal["reason"]), (130, &json!("paused"), &json!("interrupted")));
-    assert!(shown.contains("the Goal is paused") && !shown.contains("is active and waits"), "{shown}");
+    assert!(shown.contains("the Goal is paused") && !shown.contains("the Goal is due"), "{shown}");
 }
 
 #[test]
 fn an_end_at_a_question_leaves_the_goal_as_it_is() {
     let (code, goal, shown) = asked_and_answered_with("TERM");
     assert_eq!((code, &goal["status"], &goal["continuations"]), (0, &json!("active"), &json!(0)));
-    assert!(shown.contains("is active and waits; go on with"), "{shown}");
+    assert!(shown.contains("the Goal is due: continuation 1"), "{shown}");
 }
 
 #[test]

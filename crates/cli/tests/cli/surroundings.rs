@@ -154,6 +154,7 @@ fn the_store_is_where_it_was_asked_for_and_otherwise_in_the_data_folder() {
 #[test]
 fn the_workspace_is_the_root_of_the_git_repository() {
     let world = World::new();
+    world.session();
     let session = world.session();
     let shown = world.run(&["session", "show", "--json"]).expect(0).json();
     assert_eq!(shown["workspace"], world.workspace().display().to_string());

@@ -18,7 +18,7 @@ fn g1_a_move_outside_the_table_names_both_states_and_who_asked() {
     let mut world = World::open();
     insta::assert_snapshot!(world.user(&UserCommand::PauseGoal).unwrap_err(), @"unknown_goal: this session has no Goal; `zuno goal set` opens one");
     world.set_goal();
-    insta::assert_snapshot!(world.user(&UserCommand::ResumeGoal).unwrap_err(), @"illegal_transition: a user cannot take the Goal from active to active: there is nothing to resume");
+    insta::assert_snapshot!(world.user(&UserCommand::ResumeGoal).unwrap_err(), @"illegal_transition: the Goal is active and waits for nothing, so there is nothing to resume; a worker runs its turns");
     world.user(&UserCommand::CancelGoal).unwrap();
     insta::assert_snapshot!(world.user(&UserCommand::ResumeGoal).unwrap_err(), @"illegal_transition: a user cannot take the Goal from cancelled to active: it is over; `zuno goal set` opens a new one");
     insta::assert_snapshot!(world.user(&UserCommand::CompleteGoal { summary: None, force: false }).unwrap_err(), @"illegal_transition: a user cannot take the Goal from cancelled to completed: it is over; `zuno goal set` opens a new one");

@@ -4,7 +4,7 @@ use domain::{Answer, Asked, GoalStatus, HumanRequest, InputId, PauseReason, Requ
 use policy::IdleReason;
 use runtime::{Engine, Rest, Scope};
 
-use super::ended::{Ended, exit_of_goal, exit_of_input};
+use super::ended::{Ended, exit_of_goal, exit_of_input, is_open};
 use super::keyboard::Keyboard;
 use crate::config::OnOpen;
 use crate::context::{Context, Opened};
@@ -108,12 +108,7 @@ impl<'a> Course<'a> {
         if on_open == OnOpen::Continue && !self.ending {
             return Ok(true);
         }
-        let goes_on = self.person.is_here && !self.ending && self.ask_about_goal().await?;
-        if !goes_on && !self.interrupted {
-            let way = format!("zuno goal run --session {}", self.session);
-            output::remark(&format!("the Goal of this session is active and waits; go on with\n  {way}"));
-        }
-        Ok(goes_on)
+        Ok(self.person.is_here && !self.ending && self.ask_about_goal().await?)
     }
 
     async fn ask_about_goal(&mut self) -> Result<bool, CliError> {
@@ -268,8 +263,11 @@ impl<'a> Course<'a> {
         let exit = match (self.interrupted, minds_goal, &view.goal) {
             (true, ..) => Exit::Interrupted,
             (false, true, Some(goal)) => exit_of_goal(goal),
+            // Without a prompt, the run is about what the session has.
+            (false, false, Some(goal)) if row.is_none() && is_open(goal) => exit_of_goal(goal),
             (false, ..) => exit_of_input(row, &fate, &view),
         };
+        let did_nothing = row.is_none() && !self.narrator.saw_turn(self.session);
         if self.context.out.is_json() {
             let Fate { turn, outcome, .. } = fate;
             heard(output::json_line(&Ended {
@@ -281,10 +279,10 @@ impl<'a> Course<'a> {
                 outlook: view.outlook,
                 exit: exit as u8,
             }))?;
-        } else if exit != Exit::Done {
+        } else if exit != Exit::Done || did_nothing || rest == Some(Rest::GoalHeldBack) {
             let next = match rest {
-                Some(_) => render::next(&view, Hints::of(self.session), self.opened.sessions.now()),
-                None => "left while the turn was stopping; `zuno events` shows how it ended".to_owned(),
+                Some(_) => render::next_lines(&view, Hints::of(self.session), self.opened.sessions.now()),
+                None => vec!["left while the turn was stopping; `zuno events` shows how it ended".to_owned()],
             };
             for request in view.requests.iter().filter(|_| exit == Exit::NotFinished) {
                 output::remark(&format!(
@@ -293,7 +291,7 @@ impl<'a> Course<'a> {
                     render::in_full(request, 2).trim_end()
                 ));
             }
-            output::remark(&output::for_stderr(2, &next));
+            output::remark(&output::lines_for_stderr(2, &next));
         }
         Ok(exit)
     }
