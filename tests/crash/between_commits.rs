@@ -104,7 +104,7 @@ async fn g11_t7_an_interrupt_that_finds_the_worker_dead_ends_its_turn_as_interru
         .filter(|body| matches!(body, EventBody::TurnEnded { .. } | EventBody::TurnLost { .. }))
         .collect();
     assert_eq!(ends, [&EventBody::TurnEnded { turn, outcome: TurnOutcome::Interrupted }], "{}", story(&log));
-    assert_eq!(code, Some(130));
+    assert_eq!(code, Some(7));
     assert_eq!(killed.goal().await, GoalStatus::Paused(PauseReason::Interrupted));
     killed.zuno.run(&["goal", "resume", "--session", &killed.session.to_string()]).await;
     let (code, log) = killed.goes_on().await;

@@ -52,7 +52,7 @@ const fn use_of(verb: &Verb) -> Use {
         | Verb::Mode(ModeVerb::Show(_))
         | Verb::Goal(GoalVerb::Show(_))
         | Verb::Requests(RequestsVerb::List(_))
-        | Verb::Commands(CommandsVerb::List(_))
+        | Verb::Commands(CommandsVerb::List(_) | CommandsVerb::Show(_))
         | Verb::Events(_)
         | Verb::Doctor(_)
         | Verb::Completions(_)
@@ -80,7 +80,7 @@ mod tests {
     use crate::args::Cli;
 
     /// A command line for each verb that does not stand by itself.
-    const LINES: [&str; 11] = [
+    const LINES: [&str; 12] = [
         "run hello",
         "plan close --reason over",
         "goal set x",
@@ -90,6 +90,7 @@ mod tests {
         "requests allow 1",
         "requests deny 1",
         "commands stop 1",
+        "commands show 1",
         "completions bash",
         "session new",
     ];
@@ -124,7 +125,7 @@ mod tests {
             verbs.collect::<Vec<_>>().join(", ")
         };
         insta::assert_snapshot!(of(Use::Act), @"commands stop, goal accept, goal budget, goal cancel, goal complete, goal decline, goal edit, goal pause, goal resume, goal run, goal set, interrupt, mode plan, mode work, plan close, plan update, requests allow, requests answer, requests deny, run, session new, trust");
-        insta::assert_snapshot!(of(Use::Look), @"commands list, completions, demo, doctor, events, goal show, mode show, plan diff, plan history, plan show, requests list, session list, session show");
+        insta::assert_snapshot!(of(Use::Look), @"commands list, commands show, completions, demo, doctor, events, goal show, mode show, plan diff, plan history, plan show, requests list, session list, session show");
     }
 
     #[test]

@@ -141,6 +141,9 @@ impl Narrator {
     /// Says something between the lines it tells.
     pub(crate) fn remark(&mut self, text: &str) {
         self.status.clear();
+        if self.voices.values().any(Voice::is_mid_line) {
+            output::break_line();
+        }
         output::remark(text);
     }
 
@@ -184,12 +187,14 @@ impl Narrator {
                 Ok(())
             }
             Told::Text(session, text) => {
-                self.announce(session);
-                self.status.clear();
-                match self.voices.get_mut(&session) {
-                    Some(voice) if !self.manner.names_sessions => voice.text(&text),
-                    _ => Ok(()),
+                // A file or a pipe gets whole answers, so that each stands below the name of its session.
+                let is_told = !self.manner.names_sessions || output::stdout_is_terminal();
+                if !is_told || !self.voices.get(&session).is_some_and(Voice::is_streaming) {
+                    return Ok(());
                 }
+                self.announce(session)?;
+                self.status.clear();
+                self.voices.get_mut(&session).map_or(Ok(()), |voice| voice.text(&text))
             }
             Told::Waiting(session, waiting) => {
                 self.read_log(session, None).await?;
@@ -232,7 +237,7 @@ impl Narrator {
             voice.note(event);
             return output::json_line(&EventLine { session, event });
         }
-        self.announce(session);
+        self.announce(session)?;
         if let Some(voice) = self.voices.get_mut(&session) {
             voice.event(event)?;
             self.status.show(voice.doing());
@@ -240,12 +245,18 @@ impl Narrator {
         Ok(())
     }
 
-    fn announce(&mut self, session: SessionId) {
-        if self.manner.names_sessions && self.speaking != Some(session) {
-            self.speaking = Some(session);
-            if !self.out.is_json() {
-                output::remark(&format!("session {session}"));
-            }
+    fn announce(&mut self, session: SessionId) -> Result<(), CliError> {
+        if !self.manner.names_sessions || self.speaking == Some(session) {
+            return Ok(());
         }
+        let before = self.speaking.replace(session);
+        if self.out.is_json() {
+            return Ok(());
+        }
+        if let Some(voice) = before.and_then(|before| self.voices.get_mut(&before)) {
+            voice.break_off()?;
+        }
+        output::remark(&format!("session {session}"));
+        Ok(())
     }
 }

@@ -138,6 +138,18 @@ pub(crate) fn lines_for_stderr(indent: usize, lines: &[String]) -> String {
     }
 }
 
+/// Whether a person reads the data as it comes.
+pub(crate) fn stdout_is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Leaves a line of data that is not at its end, where one screen shows data and remarks.
+pub(crate) fn break_line() {
+    if std::io::stdout().is_terminal() && std::io::stderr().is_terminal() {
+        remark("");
+    }
+}
+
 /// Whether a person can be asked: both their keyboard and what they read are a terminal.
 pub(crate) fn has_person() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()

@@ -43,6 +43,10 @@ pub(super) struct Voice {
     last: Seq,
     /// What was told of the answer under way.
     streamed: String,
+    /// Somebody else was told in the middle of that answer: it is told from its beginning once it is complete.
+    is_broken: bool,
+    /// Lines that came in the middle of a line of that answer, and wait for its end.
+    held: Vec<String>,
     /// Calls of the last answer that have no result yet.
     calls: BTreeMap<CallRef, ModelCall>,
     /// The turns that took rows, and how turns ended.
@@ -71,6 +75,8 @@ impl Voice {
             hides_requests,
             last,
             streamed: String::new(),
+            is_broken: false,
+            held: Vec::new(),
             calls: BTreeMap::new(),
             takers: BTreeMap::new(),
             cancelled: BTreeMap::new(),
@@ -157,17 +163,49 @@ impl Voice {
 
     /// A piece of the answer under way.
     pub(super) fn text(&mut self, text: &str) -> Result<(), CliError> {
-        if self.out.is_json() {
+        if self.out.is_json() || self.is_broken {
             return Ok(());
         }
         self.streamed.push_str(text);
-        write_data(render::lines(text).as_bytes())
+        match text.split_once('\n').filter(|_| !self.held.is_empty()) {
+            None => write_data(render::lines(text).as_bytes()),
+            Some((line, rest)) => {
+                write_data(format!("{}\n", render::lines(line)).as_bytes())?;
+                self.say_held();
+                write_data(render::lines(rest).as_bytes())
+            }
+        }
+    }
+
+    /// Whether a line of the answer under way is not at its end.
+    pub(super) fn is_mid_line(&self) -> bool {
+        !self.streamed.is_empty() && !self.streamed.ends_with('\n')
+    }
+
+    /// Whether pieces of the answer under way are told.
+    pub(super) const fn is_streaming(&self) -> bool {
+        !self.is_broken
+    }
+
+    /// Somebody else is told next.
+    pub(super) fn break_off(&mut self) -> Result<(), CliError> {
+        self.is_broken |= !self.streamed.is_empty();
+        self.end_line()
+    }
+
+    fn say_held(&mut self) {
+        for line in self.held.drain(..) {
+            say(&line);
+        }
     }
 
     /// An event, told to a person.
     pub(super) fn event(&mut self, event: &Event) -> Result<(), CliError> {
         self.note(event);
         self.doing = doing(event, &self.calls);
+        if matches!(event.body, EventBody::ModelRequested { .. }) {
+            self.is_broken = false;
+        }
         match &event.body {
             EventBody::ModelResponded { text, .. } => self.answer(text),
             EventBody::ModelFailed { failure, retry_at, .. } => {
@@ -194,8 +232,13 @@ impl Voice {
                 Ok(())
             }
             body if is_told(body) => {
+                let line = self.without_told_failure(body).unwrap_or_else(|| render::describe_event(event));
+                if self.is_mid_line() && !ends_answer(body) {
+                    self.held.push(line);
+                    return Ok(());
+                }
                 self.end_line()?;
-                say(&self.without_told_failure(body).unwrap_or_else(|| render::describe_event(event)));
+                say(&line);
                 Ok(())
             }
             _ => Ok(()),
@@ -267,14 +310,19 @@ impl Voice {
         if !text.is_empty() && !text.ends_with('\n') {
             write_data(b"\n")?;
         }
+        self.say_held();
         Ok(())
     }
 
     /// Ends a streamed line that breaks off.
     fn end_line(&mut self) -> Result<(), CliError> {
-        let is_open = !self.streamed.is_empty() && !self.streamed.ends_with('\n');
+        let is_open = self.is_mid_line();
         self.streamed.clear();
-        if is_open { write_data(b"\n") } else { Ok(()) }
+        if is_open {
+            write_data(b"\n")?;
+        }
+        self.say_held();
+        Ok(())
     }
 
     fn call_line(&self, call: CallRef, tool: &str, outcome: CallOutcome, result: &str) -> String {
@@ -294,6 +342,11 @@ impl Voice {
 fn say(line: &str) {
     let line = output::cut_for_stderr(line, EVENT_COLUMNS);
     output::remark(&dim(&format!("  {}", output::for_stderr(4, &line))));
+}
+
+/// Whether no more of the answer under way comes after this.
+const fn ends_answer(body: &EventBody) -> bool {
+    matches!(body, EventBody::TurnStarted { .. } | EventBody::TurnEnded { .. } | EventBody::TurnLost { .. })
 }
 
 /// Events that get a line of their own, beside answers, failed requests and results of calls.

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
-use domain::{CommandId, SessionId, Timestamp};
+use domain::{BackgroundCommand, CallOutcome, CommandId, EventBody, InputKind, Seq, SessionId, Timestamp};
 use runtime::{CommandView, SessionView, WorkerState};
 use serde::Serialize;
+use store::EVENTS_PER_PAGE;
 
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
@@ -18,11 +19,13 @@ use crate::{output, render};
 pub(crate) enum CommandsVerb {
     /// List the background commands that run
     List(Among),
+    /// Show a background command by its number, also one that is over: how it ended, and what it wrote
+    Show(StopArgs),
     /// Stop a background command, with everything it started, by its number
     Stop(StopArgs),
 }
 
-/// Arguments of `commands stop`.
+/// Arguments of `commands stop` and `commands show`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     #[command(flatten)]
@@ -55,6 +58,7 @@ pub(crate) async fn run(context: &Context, verb: CommandsVerb) -> Result<Exit, C
     let opened = context.open().await?;
     match verb {
         CommandsVerb::List(among) => list(context, &opened, among).await,
+        CommandsVerb::Show(args) => show(context, &opened, args).await,
         CommandsVerb::Stop(args) => stop(context, &opened, args).await,
     }
 }
@@ -71,7 +75,10 @@ async fn list(context: &Context, opened: &Opened, among: Among) -> Result<Exit, 
         }));
     }
     if commands.is_empty() {
-        output::remark(&format!("no background command runs {}", among.place()));
+        let place = among.place();
+        output::remark(&format!(
+            "no background command runs {place}; `zuno commands show N` shows one that is over"
+        ));
     }
     let (list, now) = (List { commands }, opened.sessions.now());
     context
@@ -110,6 +117,84 @@ fn lost(view: &CommandView, hints: Hints) -> Option<String> {
 
 fn has(view: &SessionView, command: CommandId) -> bool {
     view.commands.iter().any(|running| running.command.id == command)
+}
+
+/// A command from its start to its end, as `commands show --json` tells it.
+#[derive(Serialize)]
+struct Shown {
+    session: SessionId,
+    command: BackgroundCommand,
+    ended_at: Option<Timestamp>,
+    outcome: Option<CallOutcome>,
+    /// Exit code and output, as far as they were kept.
+    output: Option<String>,
+}
+
+async fn show(context: &Context, opened: &Opened, args: StopArgs) -> Result<Exit, CliError> {
+    let id = args.command;
+    let what = format!("a background command {id}");
+    let view = args.of.find(context, opened, &what, |view| has(view, id)).await?;
+    let session = view.session;
+    let shown = read(opened, session, id).await?.ok_or_else(|| {
+        CliError::NotFound(format!(
+            "session {session} has no background command {id}; --session names another"
+        ))
+    })?;
+    let now = opened.sessions.now();
+    context.out.answer(&shown, || {
+        let age_ms = now.0.saturating_sub(shown.command.since.0);
+        let mut text = among::head(&format!("command {id}"), age_ms, session, view.title.as_deref());
+        let _ = write!(text, "\n  {}", render::wrapped(4, shown.command.title.as_str()));
+        match (&shown.outcome, &shown.output) {
+            (None, _) => text.push_str("\n  it runs"),
+            (Some(outcome), None) => {
+                let _ = write!(
+                    text,
+                    "\n  ended: {}; its Goal was over, so what it wrote was not kept",
+                    outcome.name()
+                );
+            }
+            (Some(outcome), Some(output)) => {
+                let _ = write!(text, "\n  ended: {}\n{}", outcome.name(), render::lines(output));
+            }
+        }
+        text
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Reads the log for a command: the state forgets those that are over.
+async fn read(opened: &Opened, session: SessionId, id: CommandId) -> Result<Option<Shown>, CliError> {
+    let (mut shown, mut after, mut report_at) = (None::<Shown>, Seq(0), None);
+    loop {
+        let page = opened.sessions.events_after(session, after, EVENTS_PER_PAGE).await?;
+        for event in page.events {
+            match (event.body, &mut shown) {
+                (EventBody::CommandStarted { command }, _) if command.id == id => {
+                    shown = Some(Shown { session, command, ended_at: None, outcome: None, output: None });
+                }
+                (EventBody::CommandEnded { command, outcome, full_output }, Some(shown)) if command == id => {
+                    (shown.ended_at, shown.outcome) = (Some(event.at), Some(outcome));
+                    report_at = Some(event.seq.next());
+                    if let Some(digest) = full_output {
+                        let full = opened.store.blob(digest).await?;
+                        shown.output = full.map(|full| String::from_utf8_lossy(&full).into_owned());
+                    }
+                }
+                // The report of an end is the event after it.
+                (EventBody::InputQueued { input: InputKind::Report, text, .. }, Some(shown))
+                    if report_at == Some(event.seq) && shown.output.is_none() =>
+                {
+                    shown.output = text.as_str().split_once('\n').map(|(_, output)| output.to_owned());
+                }
+                _ => {}
+            }
+        }
+        if !page.has_more {
+            return Ok(shown);
+        }
+        after = page.next;
+    }
 }
 
 async fn stop(context: &Context, opened: &Opened, args: StopArgs) -> Result<Exit, CliError> {

@@ -31,7 +31,7 @@ const ACTS: [&str; 22] = [
 ];
 
 /// Every verb that looks, with the exit code it has here.
-const LOOKS: [(&str, i32); 13] = [
+const LOOKS: [(&str, i32); 14] = [
     ("session list", 0),
     ("session show", 0),
     ("plan show", 4),
@@ -41,6 +41,7 @@ const LOOKS: [(&str, i32); 13] = [
     ("goal show", 0),
     ("requests list", 0),
     ("commands list", 0),
+    ("commands show 1", 4),
     ("events", 0),
     ("doctor", 0),
     ("completions bash", 0),

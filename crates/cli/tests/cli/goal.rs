@@ -231,6 +231,24 @@ fn t5_a_turn_and_a_command_whose_worker_is_gone_are_told_as_such_at_once() {
 }
 
 #[test]
+fn a_background_command_that_is_over_is_shown_with_its_exit_code_and_what_it_wrote() {
+    let world = World::with_scenario(
+        "[[response]]\n[[response.call]]\ntool = \"shell\"\n\
+         arguments = { command = \"echo built; exit 3\", background = true }\n[exhausted]\ntext = \"It builds.\"",
+    );
+    let session = world.session();
+    world.run(&["goal", "set", "Build it", "--turns", "2"]).expect(0);
+    world.run(&["goal", "run", "--once"]).expect(7);
+    let shown = world.run(&["commands", "show", "1"]).expect(0).stdout;
+    for words in ["command 1", "echo built; exit 3", "ended: failed", "exit code 3", "\nbuilt"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let shown = world.run(&["commands", "show", "1", "--session", &session, "--json"]).expect(0).json();
+    assert_eq!(shown["outcome"], "failed");
+    world.run(&["commands", "show", "2"]).expect(4);
+}
+
+#[test]
 fn t11_a_waiting_worker_takes_a_goal_that_is_set_later() {
     let world = World::with_scenario(THREE_TURNS);
     let session = world.session();
