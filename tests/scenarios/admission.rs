@@ -38,8 +38,8 @@ impl Slow {
         preparing: impl Fn() -> Wait + Send + Sync + 'static,
     ) -> Arc<dyn Tool> {
         let spec = ToolSpec {
-            name: "slow",
-            description: "Takes its time.",
+            name: "slow".into(),
+            description: "Takes its time.".into(),
             input_schema: json!({ "type": "object", "additionalProperties": false }),
             requires: CapabilitySet::of(&[Capability::WriteWorkspace]),
         };

@@ -23,7 +23,14 @@ impl Claims {
     fn tool(name: &'static str, requires: &[Capability]) -> Arc<dyn Tool> {
         let input_schema = json!({ "type": "object", "additionalProperties": false });
         let requires = CapabilitySet::of(requires);
-        Arc::new(Self { spec: ToolSpec { name, description: "Does something.", input_schema, requires } })
+        Arc::new(Self {
+            spec: ToolSpec {
+                name: name.into(),
+                description: "Does something.".into(),
+                input_schema,
+                requires,
+            },
+        })
     }
 }
 
@@ -56,7 +63,7 @@ impl PreparedCall for Done {
 }
 
 /// The session in this mode with this agent, and what its next turn is offered.
-async fn offered(world: &World, agent: &str, mode: Mode, shop: Shop) -> Vec<&'static str> {
+async fn offered(world: &World, agent: &str, mode: Mode, shop: Shop) -> Vec<String> {
     let session = world.session().await;
     world.user.select_agent(session, agent.parse().unwrap()).await.unwrap();
     if mode == Mode::Plan {
@@ -65,7 +72,7 @@ async fn offered(world: &World, agent: &str, mode: Mode, shop: Shop) -> Vec<&'st
     world.say(session, "go").await;
     let model = Probe::on(answering(|_, _| Ok(text("ok"))));
     world.run_engine(session, &world.engine_in(model.clone(), shop)).await;
-    model.requests()[0].tools.iter().map(|tool| tool.name).collect()
+    model.requests()[0].tools.iter().map(|tool| tool.name.to_string()).collect()
 }
 
 /// One more tool for each capability that no real one needs, one for two and one for none.

@@ -389,7 +389,7 @@ async fn g14_the_objective_is_data_and_stands_once_in_each_request() {
         assert!(!request.work_state.contains("<system>"));
         assert!(!request.work_state.lines().any(|line| line.starts_with("Ignore all rules")));
         assert!(!request.system.contains("MARKER"));
-        let tools: String = request.tools.iter().map(|tool| tool.description).collect();
+        let tools: String = request.tools.iter().map(|tool| tool.description.clone()).collect();
         assert!(!tools.contains("MARKER"));
     }
     // Only because the model asked for it in full does the history hold it: as the result of that call.

@@ -179,7 +179,7 @@ async fn m6_a_plan_mode_turn_that_tries_to_write_is_denied_each_time_and_goes_on
     assert_eq!(admitted, 1, "only the read: {}", story(&log));
     // Nor were these tools on offer.
     for request in model.requests() {
-        let offered: Vec<_> = request.tools.iter().map(|tool| tool.name).collect();
+        let offered: Vec<_> = request.tools.iter().map(|tool| tool.name.as_ref()).collect();
         assert!(
             !offered.iter().any(|name| matches!(*name, "write_file" | "edit_file" | "shell")),
             "{offered:?}"
@@ -238,7 +238,7 @@ async fn m1_nothing_that_a_model_says_or_calls_changes_the_mode() {
         world.run(session, model.clone()).await;
         assert_eq!(model.count(), last);
         assert_eq!(world.view(session).await.mode, mode);
-        let offered: Vec<_> = model.requests()[0].tools.iter().map(|tool| tool.name).collect();
+        let offered: Vec<_> = model.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect();
         assert!(!offered.iter().any(|name| name.contains("mode") || name.contains("work")), "{offered:?}");
     }
 }

@@ -56,7 +56,7 @@ pub struct Judgement {
 pub struct RuleEntry {
     /// What is said of the calls that match.
     pub verdict: Verdict,
-    /// Names of tools; `*` stands for any text.
+    /// Names of tools; `*` stands for any text. Those of other programs are called `server/tool`.
     pub tool: Option<String>,
     /// A glob over paths: absolute ones if it begins with `/`, else paths from the workspace root.
     pub path: Option<String>,
@@ -136,7 +136,7 @@ pub struct PermissionRules(Vec<PermissionRule>);
 /// What is known about a call when it is judged.
 #[derive(Debug, Clone, Copy)]
 pub struct CallSubject<'a> {
-    /// The tool's name.
+    /// The tool's name; `server/tool` if another program offers it.
     pub tool: &'a str,
     /// The capabilities it needs.
     pub requires: CapabilitySet,
@@ -173,9 +173,20 @@ impl PermissionRule {
         self.tool.as_ref().is_none_or(|pattern| pattern.matches(tool))
     }
 
+    fn names(&self, tool: &str) -> bool {
+        self.tool.as_ref().is_some_and(|pattern| pattern.exactly() == Some(tool))
+    }
+
+    /// Whether it names this tool, and so lets a tool of another program through at all.
+    fn grants(&self, tool: &str) -> bool {
+        self.verdict != Verdict::Deny && matches!(self.about, About::All) && self.names(tool)
+    }
+
     fn matches(&self, part: &Part<'_>, subject: &CallSubject<'_>) -> bool {
         let is_sure = self.verdict == Verdict::Allow;
-        self.is_for(subject.tool)
+        let names_it =
+            if is_sure && subject.is_external { self.names(subject.tool) } else { self.is_for(subject.tool) };
+        names_it
             && match (&self.about, part) {
                 (About::All, _) => true,
                 (About::Paths(glob), Part::Path(path)) if is_sure => allows_path(glob, path, subject),
@@ -350,6 +361,14 @@ impl PermissionRules {
         Self::new(self.0)
     }
 
+    /// The tools of other programs that are let through at all: `server/tool`, each named by a rule of its own.
+    pub fn of_servers(&self) -> impl Iterator<Item = &str> {
+        let lets_through =
+            |rule: &&PermissionRule| rule.verdict != Verdict::Deny && matches!(rule.about, About::All);
+        let names = self.0.iter().filter(lets_through).filter_map(|rule| rule.tool.as_ref()?.exactly());
+        names.filter(|name| name.contains('/'))
+    }
+
     /// What they say about a call.
     pub fn judge(&self, subject: &CallSubject<'_>) -> Judgement {
         let mut parts = subject.parts().into_iter().map(|part| self.judge_part(&part, subject));
@@ -361,7 +380,10 @@ impl PermissionRules {
     fn judge_part(&self, part: &Part<'_>, subject: &CallSubject<'_>) -> Judgement {
         let mut matching = self.0.iter().filter(|rule| rule.matches(part, subject));
         let denial = matching.clone().find(|rule| rule.verdict == Verdict::Deny);
-        let Some(rule) = denial.or_else(|| matching.next_back()) else {
+        // Not even `ask` lets through what nobody named: asking about all is no choice of a program to trust.
+        let is_unnamed = subject.is_external && !self.0.iter().any(|rule| rule.grants(subject.tool));
+        let last = if is_unnamed { None } else { matching.next_back() };
+        let Some(rule) = denial.or(last) else {
             return self.default_for(part, subject);
         };
         let because = match rule.verdict {
@@ -376,11 +398,16 @@ impl PermissionRules {
     fn default_for(&self, part: &Part<'_>, subject: &CallSubject<'_>) -> Judgement {
         let ask = |why: String| Judgement { verdict: Verdict::Ask, because: format!("no rule allows {why}") };
         match part {
+            Part::Path(_) | Part::Command(_) | Part::Unclear { .. } | Part::Whole if subject.is_external => {
+                let because = format!(
+                    "no rule names `{0}`, and a tool of another program needs one: `tool = {0:?}` in [[permissions]], \
+                     without `*`",
+                    subject.tool
+                );
+                Judgement { verdict: Verdict::Deny, because }
+            }
             Part::Path(path) if is_absolute(path) || has_dots(path) => {
                 ask(format!("{part}, which is outside the workspace"))
-            }
-            Part::Whole if subject.is_external => {
-                ask(format!("`{}`, a tool of another program", subject.tool))
             }
             Part::Command(_) | Part::Unclear { .. } | Part::Whole if subject.needs_network() => {
                 ask(format!("{part}, and it needs the network"))

@@ -17,13 +17,14 @@ use std::sync::Arc;
 
 use agents::{InvalidRule, PermissionRule, PermissionRules, ToolAllowList};
 use domain::{AgentName, Budgets, ModelName};
+use external::{Reach, ServerName};
 use models::ModelSettings;
 use runtime::{Model, TurnLimits};
 use tools::Secrets;
 
 pub(crate) use file::{ActiveTime, OnOpen};
 use file::{ProjectFile, UserFile};
-use mcp::{McpName, McpServer};
+use mcp::McpServer;
 use permissions::Owner;
 pub(crate) use project::{Project, named};
 
@@ -97,7 +98,7 @@ pub(crate) struct Config {
     found: bool,
     default_model: Option<ModelName>,
     models: BTreeMap<ModelName, ConfiguredModel>,
-    mcp: BTreeMap<McpName, McpServer>,
+    mcp: BTreeMap<ServerName, McpServer>,
     on_open: OnOpen,
     sandbox: SandboxTable,
     limits: Limits,
@@ -271,6 +272,19 @@ impl Config {
         self.mcp.iter().map(|(name, server)| format!("{name}: {server}"))
     }
 
+    /// Whether a tool, as `server/tool`, is one of a server that is configured.
+    pub(crate) fn has_server_of(&self, tool: &str) -> bool {
+        tool.split_once('/').is_some_and(|(server, _)| self.mcp.keys().any(|name| name.as_str() == server))
+    }
+
+    /// How each MCP server is reached from this process; else what is missing.
+    pub(crate) fn reaches(&self) -> impl Iterator<Item = (&ServerName, Result<Reach, String>)> {
+        let secrets = self.secrets();
+        let reach =
+            move |server: &McpServer| server.reach(&secrets, &process_environment, std::env::vars_os());
+        self.mcp.iter().map(move |(name, server)| (name, reach(server)))
+    }
+
     /// The model to use: the one that was asked for, the default, the only one, or one from the environment.
     pub(crate) fn model(
         &self,
@@ -307,10 +321,12 @@ impl Config {
             .map_err(|error| ConfigError::Model { problem: error.to_string() })
     }
 
-    /// The variables that hold the keys of all models, whichever is used: commands do not get them.
+    /// The variables that hold the keys of all models, whichever is used, and those meant for servers: commands do not
+    /// get them.
     pub(crate) fn secrets(&self) -> Secrets {
         let configured = self.models.values().filter_map(|model| model.settings.api_key_env.as_deref());
-        Secrets::named(configured.chain(USUAL_KEYS))
+        let of_servers = self.mcp.values().flat_map(McpServer::variables);
+        Secrets::named(configured.chain(USUAL_KEYS)).and_of_servers(of_servers)
     }
 
     /// The names of the configured models.

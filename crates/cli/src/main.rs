@@ -14,6 +14,7 @@ mod input;
 mod narrator;
 mod output;
 mod render;
+mod servers;
 mod session_name;
 mod signals;
 mod trust;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use domain::{Capability, CapabilitySet};
+use external::Servers;
 use runtime::{Sight, Toolbox, TurnLimits, Workplace, Workshop};
 use store::StoreUrl;
 use tools::{Guidance, Workspace};
@@ -14,6 +15,7 @@ use tools::{Guidance, Workspace};
 use crate::config::{Config, ConfigError, Limits, process_environment};
 use crate::context::Context;
 use crate::output;
+use crate::servers::granted_tools;
 use crate::walls::{Confinement, Walls};
 
 /// Opens folders of this machine.
@@ -21,6 +23,8 @@ pub(crate) struct LocalWorkshop {
     config: Config,
     asked: Option<Confinement>,
     store: StoreUrl,
+    /// Servers that offer tools, for as long as this process opens workspaces.
+    servers: Servers,
     /// What was said last of what the user has to know, by workspace and subject.
     said: Mutex<BTreeMap<(PathBuf, &'static str), String>>,
 }
@@ -32,7 +36,7 @@ impl LocalWorkshop {
     /// With the user's configuration, which each workspace's own narrows, and the walls that they ask for in this run.
     pub(crate) fn new(context: &Context, config: Config, asked: Option<Confinement>) -> Self {
         let store = context.store_url().clone();
-        Self { config, asked, store, said: Mutex::new(BTreeMap::new()) }
+        Self { config, asked, store, servers: Servers::default(), said: Mutex::new(BTreeMap::new()) }
     }
 
     fn walls(&self, config: &Config) -> Walls {
@@ -84,6 +88,9 @@ impl Workshop for LocalWorkshop {
         let guidance = guidance(&config, &files, workspace);
         self.say_once((path.to_owned(), "texts"), &guidance.problems().collect::<Vec<_>>().join("\n"));
         tools.extend(guidance.tool());
+        let (of_servers, lines) = granted_tools(&self.servers, &config, path).await;
+        self.say_once((path.to_owned(), "servers"), &lines.join("\n"));
+        tools.extend(of_servers);
         let Limits { tools: allowed, permissions, max_requests, budgets, .. } = config.limits().clone();
         let toolbox = Toolbox::new(workspace, tools, allowed, Arc::new(permissions));
         Ok(Workplace {

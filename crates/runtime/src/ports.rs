@@ -3,6 +3,8 @@
 //! Adapters (`models`, `tools`) implement them and know nothing of sessions, plans or Goals. The turn loop calls
 //! them; dropping the future of [`Model::respond`] cancels a request, a [`PreparedCall`] is stopped by its token.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 use domain::{CapabilitySet, CommandTitle, Digest, Effect, Failure, ModelName, TokenUsage};
 use tokio_util::sync::CancellationToken;
@@ -111,10 +113,10 @@ pub struct RequestedCall {
 /// What the model is told about a tool, and what running it takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// The name: lower case, digits and `_`.
-    pub name: &'static str,
+    /// The name: lower case, digits, `_` and `-`.
+    pub name: Cow<'static, str>,
     /// What it does and how to call it, for the model.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// JSON Schema of the arguments, with `additionalProperties: false`.
     pub input_schema: serde_json::Value,
     /// Every capability a call needs (C2).
@@ -126,6 +128,13 @@ pub struct ToolSpec {
 pub trait Tool: Send + Sync {
     /// Its description; the same value at every call.
     fn spec(&self) -> &ToolSpec;
+
+    /// What people call the tool of another program, in rules and lists: `server/tool`. `None` for one of our own.
+    ///
+    /// Such a tool is denied unless a rule grants exactly this name, and is neither offered nor prepared before (C2).
+    fn of_server(&self) -> Option<&str> {
+        None
+    }
 
     /// Decodes the arguments and looks at what the call is about to do, changing nothing.
     ///
@@ -181,6 +190,8 @@ pub struct ToolOutput {
     pub succeeded: bool,
     /// Whether it was stopped by its token, with everything it started reaped.
     pub stopped: bool,
+    /// Whether nobody can tell what it did: a call that cannot be looked at broke off from outside (T7).
+    pub uncertain: bool,
     /// The exit status of a command that ran to its end.
     pub exit_status: Option<i32>,
 }
@@ -188,17 +199,22 @@ pub struct ToolOutput {
 impl ToolOutput {
     /// A success.
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), succeeded: true, stopped: false, exit_status: None }
+        Self { succeeded: true, ..Self::failed(text) }
     }
 
     /// A failure the model should read.
     pub fn failed(text: impl Into<String>) -> Self {
-        Self { text: text.into(), succeeded: false, stopped: false, exit_status: None }
+        Self { text: text.into(), succeeded: false, stopped: false, uncertain: false, exit_status: None }
     }
 
     /// Cut off by its token; everything it started is gone.
     pub fn stopped(text: impl Into<String>) -> Self {
-        Self { text: text.into(), succeeded: false, stopped: true, exit_status: None }
+        Self { stopped: true, ..Self::failed(text) }
+    }
+
+    /// Broken off from outside, with an effect that may or may not be there.
+    pub fn uncertain(text: impl Into<String>) -> Self {
+        Self { uncertain: true, ..Self::failed(text) }
     }
 }
 

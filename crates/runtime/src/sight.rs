@@ -19,7 +19,7 @@ pub struct Sight(Option<Limits>);
 struct Limits {
     rules: Arc<PermissionRules>,
     workspace: Arc<str>,
-    tool: &'static str,
+    tool: Arc<str>,
     requires: CapabilitySet,
     strictest: Verdict,
 }
@@ -29,17 +29,17 @@ impl Sight {
     pub fn new(
         rules: Arc<PermissionRules>,
         workspace: &str,
-        tool: (&'static str, CapabilitySet),
+        tool: (&str, CapabilitySet),
         is_allowed_by_person: bool,
     ) -> Self {
         let strictest = if is_allowed_by_person { Verdict::Ask } else { Verdict::Allow };
         let (tool, requires) = tool;
-        Self(Some(Limits { rules, workspace: workspace.into(), tool, requires, strictest }))
+        Self(Some(Limits { rules, workspace: workspace.into(), tool: tool.into(), requires, strictest }))
     }
 
     /// Whether a path, from the workspace root, may be named: the tool could have been called with it.
     pub fn shows_name(&self, path: &str) -> bool {
-        self.0.as_ref().is_none_or(|limits| limits.leave(limits.tool, limits.requires, path))
+        self.0.as_ref().is_none_or(|limits| limits.leave(&limits.tool, limits.requires, path))
     }
 
     /// Whether what is at a path, from the workspace root, may be shown: it may be named, and `read_file` could have

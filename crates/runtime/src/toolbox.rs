@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agents::{Instructions, PermissionRules, Role, ToolAllowList, Verdict};
-use domain::{CapabilitySet, Effect, Mode};
+use domain::{Capability, CapabilitySet, Effect, Mode};
 use policy::{CallGrant, Permission};
 use serde_json::{Map, Value};
 
@@ -56,24 +56,45 @@ impl Toolbox {
     }
 
     /// The names of all tools, offered or not.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.specs().map(|spec| spec.name)
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.specs().map(|spec| self.called(spec))
     }
 
     fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.tools.iter().map(|tool| tool.spec()).chain(work_tools::specs().iter().map(|(_, spec)| spec))
     }
 
+    /// The name of a tool of another program in rules and lists.
+    fn of_server(&self, spec: &ToolSpec) -> Option<&str> {
+        self.tools.iter().find(|tool| tool.spec().name == spec.name)?.of_server()
+    }
+
+    /// What rules and lists call a tool.
+    fn called<'a>(&'a self, spec: &'a ToolSpec) -> &'a str {
+        self.of_server(spec).unwrap_or(&spec.name)
+    }
+
     /// The tools that a turn of this agent is offered in a mode, in a stable order (C2, V3).
     pub(crate) fn offered(&self, role: &Role, mode: Mode) -> Vec<ToolSpec> {
-        let is_offered =
-            |spec: &&ToolSpec| agents::is_offered(role, mode, &self.allowed, spec.name, spec.requires);
+        let is_offered = |spec: &&ToolSpec| {
+            agents::is_offered(role, mode, &self.allowed, self.called(spec), spec.requires)
+                && self.not_granted(spec).is_none()
+        };
         self.specs().filter(is_offered).cloned().collect()
     }
 
     /// What a call of this tool by this agent takes and has (C2).
     pub(crate) fn grant(&self, role: &Role, spec: &ToolSpec) -> CallGrant {
-        agents::call_grant(role, &self.allowed, spec.name, spec.requires)
+        agents::call_grant(role, &self.allowed, self.called(spec), spec.requires)
+    }
+
+    /// Why every call of this tool is denied, if it is another program's and no rule grants it (C2).
+    pub(crate) fn not_granted(&self, spec: &ToolSpec) -> Option<String> {
+        self.of_server(spec)?;
+        match self.permission((spec, spec.requires), &CallSubject::default(), Some(&Effect::External)) {
+            Permission::Allow | Permission::Ask { .. } => None,
+            Permission::Deny { because } => Some(because),
+        }
     }
 
     /// What the permission rules say of one call (C2). Without an effect it acts on the session itself.
@@ -83,10 +104,12 @@ impl Toolbox {
         subject: &CallSubject,
         effect: Option<&Effect>,
     ) -> Permission {
+        let reaches_out = matches!(effect, Some(Effect::External)).then_some(Capability::Network);
+        let requires: Vec<_> = requires.iter().chain(reaches_out).collect();
         let judgement = self.rules.judge(&agents::CallSubject {
-            tool: spec.name,
-            requires,
-            is_external: matches!(effect, Some(Effect::External)),
+            tool: self.called(spec),
+            requires: CapabilitySet::of(&requires),
+            is_external: self.of_server(spec).is_some(),
             workspace: &self.workspace,
             paths: &subject.paths,
             command: subject.command.as_deref(),
@@ -102,18 +125,18 @@ impl Toolbox {
     /// What of the workspace a call with this permission may show, once it runs (C2).
     pub(crate) fn sight(&self, spec: &ToolSpec, permission: &Permission) -> Sight {
         let is_allowed_by_person = matches!(permission, Permission::Ask { .. });
-        let tool = (spec.name, spec.requires);
+        let tool = (self.called(spec), spec.requires);
         Sight::new(Arc::clone(&self.rules), &self.workspace, tool, is_allowed_by_person)
     }
 
     /// The tool of this name, whether it is offered or not: a refusal says why (C2).
     pub(crate) fn find(&self, name: &str) -> Option<(Found<'_>, &ToolSpec)> {
-        let outside = self.tools.iter().find(|tool| tool.spec().name == name);
-        if let Some(tool) = outside {
-            return Some((Found::Outside(tool), tool.spec()));
+        // First, so that no other tool of such a name takes its place.
+        if let Some((tool, spec)) = work_tools::specs().iter().find(|(_, spec)| spec.name == name) {
+            return Some((Found::WorkState(*tool), spec));
         }
-        let (tool, spec) = work_tools::specs().iter().find(|(_, spec)| spec.name == name)?;
-        Some((Found::WorkState(*tool), spec))
+        let tool = self.tools.iter().find(|tool| tool.spec().name == name)?;
+        Some((Found::Outside(tool), tool.spec()))
     }
 }
 

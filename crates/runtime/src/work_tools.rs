@@ -68,7 +68,8 @@ pub(crate) fn specs() -> &'static [(WorkTool, ToolSpec)] {
                 "ask_user" => (WorkTool::AskUser, schema::<schemas::AskUser>()),
                 _ => return None,
             };
-            let (name, description, requires) = (entry.name, entry.description, entry.requires);
+            let (name, description) = (entry.name.into(), entry.description.into());
+            let requires = entry.requires;
             Some((tool, ToolSpec { name, description, input_schema, requires }))
         });
         specs.collect()

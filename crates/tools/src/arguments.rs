@@ -130,7 +130,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
         Value::Null => Map::new(),
         other => {
             let problem = format!("sent {}, expected an object", quote(&other));
-            return Err(fault(spec.name, &[problem], &properties));
+            return Err(fault(&spec.name, &[problem], &properties));
         }
     };
     let sent_keys: Vec<_> = sent.keys().map(String::as_str).collect();
@@ -153,7 +153,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
         }
     }
     if !problems.is_empty() {
-        return Err(fault(spec.name, &problems, &properties));
+        return Err(fault(&spec.name, &problems, &properties));
     }
     let mut unknown: Vec<_> = sent.into_iter().map(|(key, _)| key).collect();
     // A map of JSON may or may not keep its order.
@@ -161,7 +161,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
     let ignored = Ignored(unknown);
     match serde_json::from_value(Value::Object(taken)) {
         Ok(decoded) => Ok((decoded, ignored)),
-        Err(error) => Err(fault(spec.name, &[error.to_string()], &properties)),
+        Err(error) => Err(fault(&spec.name, &[error.to_string()], &properties)),
     }
 }
 
@@ -281,8 +281,8 @@ mod tests {
 
     fn spec() -> ToolSpec {
         ToolSpec {
-            name: "sample",
-            description: "",
+            name: "sample".into(),
+            description: "".into(),
             input_schema: schema_of::<Sample>(),
             requires: CapabilitySet::of(&[]),
         }

@@ -57,10 +57,10 @@ pub(crate) struct EditFile {
 impl EditFile {
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         let spec = ToolSpec {
-            name: "edit_file",
+            name: "edit_file".into(),
             description: "Replace text in a file. old_string must match exactly and occur once; add surrounding \
                           lines to make it unique, or set replace_all. Leave out read_file's line numbers. When the \
-                          edit is refused nothing is written.",
+                          edit is refused nothing is written.".into(),
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::WriteWorkspace]),
         };

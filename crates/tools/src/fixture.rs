@@ -95,7 +95,7 @@ impl Fixture {
         let tool = self.tool(name);
         let spec = tool.spec();
         let root = self.root();
-        let sight = Sight::new(rules, root.to_str().unwrap(), (spec.name, spec.requires), false);
+        let sight = Sight::new(rules, root.to_str().unwrap(), (&spec.name, spec.requires), false);
         let mut call = tool.prepare(arguments).await.unwrap();
         call.narrow(sight);
         let output = call.run(CancellationToken::new()).await;

@@ -81,8 +81,8 @@ struct Reader<Q> {
 impl<Q: Question> Reader<Q> {
     fn new(workspace: &Arc<Workspace>) -> Self {
         let spec = ToolSpec {
-            name: Q::NAME,
-            description: Q::DESCRIPTION,
+            name: Q::NAME.into(),
+            description: Q::DESCRIPTION.into(),
             input_schema: schema_of::<Q>(),
             requires: CapabilitySet::of(&[Capability::ReadWorkspace]),
         };

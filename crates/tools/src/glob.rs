@@ -37,9 +37,10 @@ pub(crate) struct Glob {
 impl Glob {
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         let spec = ToolSpec {
-            name: "glob",
+            name: "glob".into(),
             description: "Find files by name. Answers with sorted paths from the workspace root. Files that \
-                          .gitignore excludes and the .git directory are left out.",
+                          .gitignore excludes and the .git directory are left out."
+                .into(),
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::SearchWorkspace]),
         };

@@ -68,10 +68,10 @@ pub(crate) struct Grep {
 impl Grep {
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         let spec = ToolSpec {
-            name: "grep",
+            name: "grep".into(),
             description: "Search the lines of text files by regular expression. Answers with path:line:text, and \
                           path-line-text for context lines. Files that .gitignore excludes, binary files and the \
-                          .git directory are left out.",
+                          .git directory are left out.".into(),
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::SearchWorkspace]),
         };

@@ -38,9 +38,11 @@ pub(crate) struct ListDir {
 impl ListDir {
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         let spec = ToolSpec {
-            name: "list_dir",
-            description: "List a directory, one name per line, sorted. Directories end in /, symbolic links show \
-                          where they point. Hidden and ignored files are included.",
+            name: "list_dir".into(),
+            description:
+                "List a directory, one name per line, sorted. Directories end in /, symbolic links show \
+                          where they point. Hidden and ignored files are included."
+                    .into(),
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::ReadWorkspace]),
         };

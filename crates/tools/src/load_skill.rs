@@ -36,9 +36,11 @@ pub(crate) struct LoadSkill {
 impl LoadSkill {
     pub(crate) fn new(skills: Arc<Skills>) -> Self {
         let spec = ToolSpec {
-            name: "load_skill",
-            description: "Read a skill: a text on how to do one kind of work. The system prompt lists the skills that \
-                          there are, and what each is for.",
+            name: "load_skill".into(),
+            description:
+                "Read a skill: a text on how to do one kind of work. The system prompt lists the skills that \
+                          there are, and what each is for."
+                    .into(),
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::LoadSkill]),
         };

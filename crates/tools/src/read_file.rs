@@ -52,10 +52,10 @@ pub(crate) struct ReadFile {
 impl ReadFile {
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         let spec = ToolSpec {
-            name: "read_file",
+            name: "read_file".into(),
             description: "Read a text file. Each line comes as its number, a tab and the text; number and tab are \
                           not part of the file. Shows up to 2000 lines from the start; for longer files give offset \
-                          and limit. The last line of the answer says how many lines there are and how to go on.",
+                          and limit. The last line of the answer says how many lines there are and how to go on.".into(),
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::ReadWorkspace]),
         };

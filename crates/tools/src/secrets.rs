@@ -70,6 +70,30 @@ impl Secrets {
         Self { names: names.into_iter().map(Into::into).collect() }
     }
 
+    /// These and the variables of these names, which the user means for a server and so for no command. What commands
+    /// do not work without stays.
+    #[must_use]
+    pub fn and_of_servers<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
+        let names = names.into_iter().filter(|name| !KEPT.contains(name));
+        self.names.extend(names.map(Into::into));
+        self
+    }
+
+    /// What a server's program inherits: what a command does, and the variables that the user means for it.
+    pub fn environment_of_server(
+        &self,
+        ours: impl Iterator<Item = (OsString, OsString)>,
+        chosen: &BTreeSet<String>,
+    ) -> Vec<(OsString, OsString)> {
+        let ours: Vec<_> = ours.collect();
+        let is_chosen =
+            |(name, _): &(OsString, OsString)| name.to_str().is_some_and(|name| chosen.contains(name));
+        let mut environment = self.environment(ours.iter().cloned());
+        environment.retain(|variable| !is_chosen(variable));
+        environment.extend(ours.into_iter().filter(is_chosen));
+        environment
+    }
+
     /// What a command inherits: everything but secrets, and a sign that it does not act for the user.
     pub(crate) fn environment(
         &self,
@@ -185,6 +209,21 @@ mod tests {
             [("BRAIN", "me"), ("USER", "me"), ("SAME", "me"), ("HOME", "/home/me"), ("MORE", "me too")];
         let secrets = Secrets::named(["BRAIN"]);
         assert_eq!(kept(&secrets, &ours), ["USER=me", "HOME=/home/me", "MORE=me too", "ZUNO_ACTOR=agent"]);
+    }
+
+    #[test]
+    fn a_server_gets_the_variables_that_are_meant_for_it_and_commands_get_none_of_them() {
+        let ours =
+            [("PATH", "/bin"), ("A_TOKEN", "a"), ("B_TOKEN", "b"), ("PLAIN", "c"), ("ZUNO_STORE", "d")];
+        let ours = ours.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let secrets = Secrets::default().and_of_servers(["A_TOKEN", "PLAIN", "PATH"]);
+        let names = |environment: Vec<(OsString, OsString)>| {
+            environment.into_iter().map(|(name, _)| name.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        let chosen = ["A_TOKEN", "PLAIN", "UNSET"].map(str::to_owned).into();
+        let of_server = secrets.environment_of_server(ours.clone().into_iter(), &chosen);
+        assert_eq!(names(of_server), "PATH ZUNO_ACTOR A_TOKEN PLAIN");
+        assert_eq!(names(secrets.environment(ours.into_iter())), "PATH ZUNO_ACTOR");
     }
 
     #[test]

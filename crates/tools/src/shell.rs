@@ -112,8 +112,8 @@ impl Shell {
     /// Without `walls` a command can do what the user can.
     pub(crate) fn new(workspace: Arc<Workspace>, secrets: Secrets, walls: Option<Sandbox>) -> Self {
         let spec = ToolSpec {
-            name: "shell",
-            description: if walls.is_some() { WALLED } else { FREE },
+            name: "shell".into(),
+            description: if walls.is_some() { WALLED.into() } else { FREE.into() },
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::RunCommand]),
         };
@@ -341,7 +341,7 @@ fn answer(end: &End, timeout: Duration, left_running: bool, capture: Capture) ->
     let _ = write!(text, "\n{}", if output.is_empty() { "[no output]" } else { output });
     match end {
         End::Exited(Ok((Exit::Code(code), _))) => {
-            ToolOutput { text, succeeded: *code == 0, stopped: false, exit_status: Some(*code) }
+            ToolOutput { succeeded: *code == 0, exit_status: Some(*code), ..ToolOutput::failed(text) }
         }
         End::Exited(_) | End::TimedOut => ToolOutput::failed(text),
         End::Stopped => ToolOutput::stopped(text),

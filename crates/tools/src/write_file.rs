@@ -36,9 +36,11 @@ pub(crate) struct WriteFile {
 impl WriteFile {
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         let spec = ToolSpec {
-            name: "write_file",
-            description: "Create a file, or replace the whole content of an existing one. To change a part of a \
-                          file use edit_file.",
+            name: "write_file".into(),
+            description:
+                "Create a file, or replace the whole content of an existing one. To change a part of a \
+                          file use edit_file."
+                    .into(),
             input_schema: schema_of::<Arguments>(),
             requires: CapabilitySet::of(&[Capability::WriteWorkspace]),
         };

@@ -75,7 +75,7 @@ pub(crate) fn all(
 ) -> Vec<Arc<dyn Tool>> {
     let real = tools::all(Arc::clone(workspace), tools::Secrets::default(), None);
     let of_files = ["read_file", "list_dir", "write_file", "edit_file"];
-    let real = real.into_iter().filter(|tool| of_files.contains(&tool.spec().name));
+    let real = real.into_iter().filter(|tool| of_files.contains(&tool.spec().name.as_ref()));
     let counted =
         real.map(|inner| Arc::new(Counted { inner, journal: Arc::clone(journal) }) as Arc<dyn Tool>);
     let own = [
@@ -88,8 +88,8 @@ pub(crate) fn all(
     ];
     let own = own.map(|(name, kind, requires)| {
         let spec = ToolSpec {
-            name,
-            description: "For tests.",
+            name: name.into(),
+            description: "For tests.".into(),
             input_schema: json!({ "type": "object", "additionalProperties": false, "properties": {} }),
             requires: CapabilitySet::of(&[requires]),
         };

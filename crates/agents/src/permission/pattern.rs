@@ -32,6 +32,11 @@ impl TextPattern {
         Ok(Self { pieces: text.split('*').map(str::to_owned).collect() })
     }
 
+    /// The only text that matches, if there is no more than one.
+    pub(super) fn exactly(&self) -> Option<&str> {
+        if let [only] = self.pieces.as_slice() { Some(only) } else { None }
+    }
+
     /// Whether every text matches.
     pub(super) fn is_any(&self) -> bool {
         self.pieces.len() > 1 && self.pieces.iter().all(String::is_empty)

@@ -103,7 +103,7 @@ fn without_rules_only_what_reaches_out_asks() {
         CallSubject { tool: "fetch", requires: network, ..NOTHING },
         CallSubject { tool: "fetch", requires: network, paths: &inside, ..NOTHING },
         CallSubject { requires: network, ..command("curl x") },
-        CallSubject { tool: "mcp_x", is_external: true, paths: &inside, ..NOTHING },
+        CallSubject { tool: "git/log", is_external: true, paths: &inside, ..NOTHING },
     ];
     let said: Vec<_> = subjects.iter().map(|subject| in_words(&none.judge(subject))).collect();
     insta::assert_snapshot!(said.join("\n"), @r#"
@@ -116,7 +116,7 @@ fn without_rules_only_what_reaches_out_asks() {
     Ask: no rule allows the call, and it needs the network
     Ask: no rule allows the call, and it needs the network
     Ask: no rule allows "curl x", and it needs the network
-    Ask: no rule allows `mcp_x`, a tool of another program
+    Deny: no rule names `git/log`, and a tool of another program needs one: `tool = "git/log"` in [[permissions]], without `*`
     "#);
 }
 
@@ -172,6 +172,37 @@ fn an_allowance_is_exact_and_the_other_verdicts_take_what_is_beneath() {
 }
 
 #[test]
+fn c2_only_a_rule_that_names_a_tool_of_another_program_lets_it_through() {
+    let inside = ["src/lib.rs".to_owned()];
+    let check = |texts: &[&str], expected: Verdict| {
+        for paths in [&[][..], &inside] {
+            let call = CallSubject { tool: "git/log", is_external: true, paths, ..NOTHING };
+            let judgement = rules(texts).judge(&call);
+            assert_eq!(judgement.verdict, expected, "{texts:?}: {}", judgement.because);
+        }
+    };
+    let too_wide = [
+        "allow tool=*",
+        "allow tool=git/*",
+        "ask tool=git/lo*",
+        "ask tool=*",
+        "allow path=**",
+        "allow command=*",
+    ];
+    check(&too_wide, Verdict::Deny);
+    check(&["allow tool=git/log path=**", "allow tool=git", "allow tool=GIT/LOG"], Verdict::Deny);
+    check(&["allow tool=git/log"], Verdict::Allow);
+    check(&["ask tool=git/log", "allow tool=*"], Verdict::Ask);
+    check(&["allow tool=git/log", "ask tool=git/*"], Verdict::Ask);
+    check(&["ask tool=*", "allow tool=git/log"], Verdict::Allow);
+    check(&["allow tool=git/log", "deny tool=git/*"], Verdict::Deny);
+    check(&["deny tool=*", "allow tool=git/log"], Verdict::Deny);
+    let several =
+        rules(&["allow tool=a/b", "ask tool=c/d", "deny tool=e/f", "allow tool=g/*", "allow tool=shell"]);
+    assert_eq!(several.of_servers().collect::<Vec<_>>(), ["a/b", "c/d"]);
+}
+
+#[test]
 fn rules_about_paths_commands_and_tools_keep_to_their_parts() {
     let paths = ["crates/a".to_owned()];
     let subject = CallSubject { paths: &paths, ..command("cargo test") };
@@ -188,7 +219,7 @@ fn rules_about_paths_commands_and_tools_keep_to_their_parts() {
     assert_eq!(rules(&["allow path=**"]).judge(&fetch).verdict, Verdict::Ask);
     assert_eq!(rules(&["allow tool=fetch"]).judge(&fetch).verdict, Verdict::Allow);
     let external = CallSubject { is_external: true, ..fetch };
-    assert_eq!(rules(&["allow path=**"]).judge(&external).verdict, Verdict::Ask);
+    assert_eq!(rules(&["allow path=**"]).judge(&external).verdict, Verdict::Deny);
     let curl = CallSubject { requires: network, paths: &paths, ..command("curl x") };
     assert_eq!(rules(&["allow command=curl *"]).judge(&curl).verdict, Verdict::Allow);
 }

@@ -12,13 +12,14 @@ use std::str::FromStr;
 
 use agents::PermissionRules;
 use domain::{AgentName, ModelName, REQUESTS_PER_TURN};
+use external::ServerName;
 use jiff::SignedDuration;
 use models::ModelSettings;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::ConfigError;
-use super::mcp::{McpName, McpServer};
+use super::mcp::McpServer;
 use super::permissions::{Entries, Owner, rules};
 use crate::walls::SandboxTable;
 
@@ -43,7 +44,7 @@ pub(super) struct UserFile {
     #[serde(default)]
     pub(super) sandbox: Option<SandboxTable>,
     #[serde(default)]
-    pub(super) mcp: BTreeMap<McpName, McpServer>,
+    pub(super) mcp: BTreeMap<ServerName, McpServer>,
     #[serde(default)]
     permissions: Entries,
     /// What `permissions` says.
@@ -185,7 +186,7 @@ impl UserFile {
 
 /// Whether a text looks like the name of an environment variable, in which nobody mixes upper and lower case. What does
 /// not may be a key, and must not be shown.
-fn is_variable(text: &str) -> bool {
+pub(super) fn is_variable(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (upper, lower) = (|c: char| c.is_ascii_uppercase(), |c: char| c.is_ascii_lowercase());
     !text.is_empty() && text.chars().all(fits) && !(text.contains(upper) && text.contains(lower))

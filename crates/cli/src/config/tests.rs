@@ -81,7 +81,7 @@ const WIDE: &str = "default_model = \"theirs\"\n\
     [goal]\non_open = \"continue\"\n\
     [models.theirs]\nprotocol = \"openai-chat\"\nmodel = \"m\"\nbase_url = \"https://collect.example/v1\"\n\
     api_key_env = \"THEIR_KEY\"\n\
-    [mcp.helper]\ncommand = \"helper\"\nargs = [\"--fast\"]\n[mcp.helper.env]\nLEVEL = \"1\"\n\
+    [mcp.helper]\ncommand = \"helper\"\nargs = [\"--fast\"]\nenv = [\"LEVEL\"]\n\
     [mcp.far]\nurl = \"https://tools.example/mcp\"\n\
     [[permissions]]\nverdict = \"allow\"\ncommand = \"*\"\n\
     [[permissions]]\nverdict = \"deny\"\ncommand = \"git push*\"\n";
@@ -173,6 +173,10 @@ fn an_mcp_server_is_a_program_or_an_address() {
         "[mcp.a]\ncommand = \"x\"\nargs = \"y\"",
         "[mcp.a]\ncommand = \"x\"\ntrust = true",
         "[mcp.\"a/b\"]\ncommand = \"x\"",
+        "[mcp.a]\ncommand = \"x\"\nenv = [\"Sk-very-secret\"]",
+        "[mcp.a]\nurl = \"https://me:very-secret@host/mcp\"",
+        "[mcp.a]\nurl = \"https://host/mcp\"\ntoken_env = \"very-secret\"",
+        "[mcp.a]\ncommand = \"x\"\n[mcp.a.env]\nKEY = \"very-secret\"",
     ]
     .into_iter()
     .map(|user| {
@@ -181,14 +185,18 @@ fn an_mcp_server_is_a_program_or_an_address() {
     })
     .collect();
     insta::assert_snapshot!(said.join("\n"), @r#"
-    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
-    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
-    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
-    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
-    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url` that begins with http:// or https://
+    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url`, with `token_env` if need be
+    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url`, with `token_env` if need be
+    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url`, with `token_env` if need be
+    ~/.config/zuno/zuno.toml:1: the `url` of an MCP server begins with http:// or https://
+    ~/.config/zuno/zuno.toml:1: an MCP server has either a `command`, with `args` and `env` if need be, or a `url`, with `token_env` if need be
     ~/.config/zuno/zuno.toml:3: `mcp.a.args`: invalid type: string "y", expected a list (`[[permissions]]` begins one entry of it)
-    ~/.config/zuno/zuno.toml:3: unknown field `trust`, expected one of `command`, `args`, `env`, `url`
-    ~/.config/zuno/zuno.toml:1: `a/b` is no name of an MCP server (1–64 ASCII letters, digits, `-` and `_`)
+    ~/.config/zuno/zuno.toml:3: unknown field `trust`, expected one of `command`, `args`, `env`, `url`, `token_env`
+    ~/.config/zuno/zuno.toml:1: "a/b" is no name of an MCP server: 1 to 32 lower-case ASCII letters and digits, with single `-` and `_` between them
+    ~/.config/zuno/zuno.toml:1: `env` and `token_env` are names of environment variables, never what they hold
+    ~/.config/zuno/zuno.toml:1: the `url` of an MCP server holds no user and no password; `token_env` names a variable
+    ~/.config/zuno/zuno.toml:1: `env` and `token_env` are names of environment variables, never what they hold
+    ~/.config/zuno/zuno.toml:3: invalid type: map, expected a list (`[[permissions]]` begins one entry of it)
     "#);
 }
 

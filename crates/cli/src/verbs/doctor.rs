@@ -21,6 +21,7 @@ use crate::config::{self, Config, ConfigError, process_environment};
 use crate::context::{Context, Opened};
 use crate::exit::{CliError, Exit};
 use crate::render;
+use crate::servers;
 use crate::workshop;
 
 /// What `zuno doctor --help` says first.
@@ -29,9 +30,13 @@ Checks the environment, the sandbox of commands, the configuration and the store
 in a throw-away folder. The store is compared with its log event by event, which takes a while for a large one; it may \
 be in use meanwhile. Exit code 5 if something is wrong.";
 
-/// Arguments of `doctor`: none of its own.
+/// Arguments of `doctor`.
 #[derive(Debug, Args)]
-pub(crate) struct DoctorArgs {}
+pub(crate) struct DoctorArgs {
+    /// Also start every MCP server, list its tools, and end it again
+    #[arg(long)]
+    servers: bool,
+}
 
 /// Everything that was looked at.
 #[derive(Debug, Serialize)]
@@ -45,7 +50,7 @@ struct Report {
 }
 
 /// Runs it.
-pub(crate) async fn run(context: &Context, _: DoctorArgs) -> Result<Exit, CliError> {
+pub(crate) async fn run(context: &Context, args: DoctorArgs) -> Result<Exit, CliError> {
     let mut report = Report {
         zuno: env!("CARGO_PKG_VERSION"),
         platform: platform(),
@@ -54,8 +59,13 @@ pub(crate) async fn run(context: &Context, _: DoctorArgs) -> Result<Exit, CliErr
         store: Vec::new(),
         findings: Vec::new(),
     };
-    check_configuration(context, &mut report);
+    let config = check_configuration(context, &mut report);
     check_walls(context, &mut report);
+    if let (true, Some(config)) = (args.servers, config) {
+        let (lines, faults) = servers::look(&config, Path::new(context.workspace())).await;
+        report.configuration.extend(lines);
+        report.findings.extend(faults);
+    }
     check_store(context, &mut report).await?;
     let exit = if report.findings.is_empty() { Exit::Done } else { Exit::Environment };
     context.out.answer(&report, || text(&report))?;
@@ -86,12 +96,12 @@ fn check_walls(context: &Context, report: &mut Report) {
     report.findings.extend(wrong);
 }
 
-fn check_configuration(context: &Context, report: &mut Report) {
+fn check_configuration(context: &Context, report: &mut Report) -> Option<Config> {
     let config = match Config::of_process() {
         Ok(config) => config,
         Err(error) => {
             report.findings.push(error.to_string());
-            return;
+            return None;
         }
     };
     let path = config.path().display();
@@ -123,7 +133,7 @@ fn check_configuration(context: &Context, report: &mut Report) {
     ));
     report.configuration.push(format!("a turn makes at most {} model requests", limits.max_requests));
     check_guidance(context, &config, report);
-    report.findings.extend(unknown_tools(context, &limits.tools));
+    report.findings.extend(unknown_tools(context, &config));
     report.configuration.push(match &limits.tools {
         ToolAllowList::All => "tools: all that the agent and the mode grant".to_owned(),
         ToolAllowList::Only(names) if names.is_empty() => "tools: none".to_owned(),
@@ -131,6 +141,7 @@ fn check_configuration(context: &Context, report: &mut Report) {
             format!("tools: at most {}", names.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
         }
     });
+    Some(config)
 }
 
 /// The project's file, and what holds with it. That it is ignored is no fault; that it changed under the user is one.
@@ -172,14 +183,15 @@ fn check_guidance(context: &Context, config: &Config, report: &mut Report) {
 }
 
 /// Names in an allow-list that no tool has: most likely typing mistakes, which take a tool away.
-fn unknown_tools(context: &Context, allowed: &ToolAllowList) -> Option<String> {
-    let ToolAllowList::Only(names) = allowed else { return None };
+fn unknown_tools(context: &Context, config: &Config) -> Option<String> {
+    let ToolAllowList::Only(names) = &config.limits().tools else { return None };
     let workspace = Workspace::open(Path::new(context.workspace())).ok()?;
     let tools = tools::all(Arc::new(workspace), tools::Secrets::default(), None);
     let toolbox = Toolbox::new(context.workspace(), tools, ToolAllowList::All, Arc::default());
     // Offered only where there are skills.
     let known: BTreeSet<_> = toolbox.names().chain(["load_skill"]).collect();
-    let unknown: Vec<_> = names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
+    let is_known = |name: &&str| known.contains(name) || config.has_server_of(name);
+    let unknown: Vec<_> = names.iter().map(String::as_str).filter(|name| !is_known(name)).collect();
     let list = |names: &[&str]| names.join(", ");
     let known: Vec<_> = known.iter().copied().collect();
     (!unknown.is_empty())

@@ -9,6 +9,7 @@ mod plan;
 mod requests;
 mod run;
 mod sandbox;
+mod servers;
 mod surroundings;
 mod tour;
 mod trust;

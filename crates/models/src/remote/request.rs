@@ -31,8 +31,8 @@ pub(super) fn chat_request(request: &ModelRequest) -> ChatRequest {
 
 fn tool(spec: &ToolSpec) -> Tool {
     // Named as a custom tool, because a bare text could name one of the provider's own.
-    Tool::new(ToolName::Custom(spec.name.to_owned()))
-        .with_description(spec.description)
+    Tool::new(ToolName::Custom(spec.name.clone().into_owned()))
+        .with_description(spec.description.as_ref())
         .with_schema(spec.input_schema.clone())
 }
 

@@ -37,8 +37,8 @@ fn request() -> ModelRequest {
     ModelRequest {
         system: "You are careful.".to_owned(),
         tools: vec![ToolSpec {
-            name: "plan_get",
-            description: "Shows the plan.",
+            name: "plan_get".into(),
+            description: "Shows the plan.".into(),
             input_schema: json!({"type": "object", "properties": {}, "additionalProperties": false}),
             requires: CapabilitySet::of(&[]),
         }],

@@ -25,7 +25,7 @@ impl Driver<'_> {
     ) -> Result<(), Leave> {
         let toolbox = self.around.toolbox;
         let Some((found, spec)) = toolbox.find(&asked.tool) else {
-            let names: Vec<_> = offered.iter().map(|spec| spec.name).collect();
+            let names: Vec<_> = offered.iter().map(|spec| spec.name.as_ref()).collect();
             let text =
                 format!("there is no tool `{}`; the tools on offer are: {}", asked.tool, names.join(", "));
             return self.refuse(call, CallOutcome::Invalid, text).await;
@@ -33,8 +33,12 @@ impl Driver<'_> {
         let mode = self.turn.state().core.mode;
         let grant = toolbox.grant(self.role, spec);
         // Looking ahead spares a denied call its preparation; the admission decides again, in its transaction.
-        if let Err(denied) = policy::check_call(spec.name, &grant, mode) {
+        if let Err(denied) = policy::check_call(&spec.name, &grant, mode) {
             return self.refuse(call, CallOutcome::Denied, denied.to_string()).await;
+        }
+        if let Some(because) = toolbox.not_granted(spec) {
+            let text = format!("denied: `{}` is not allowed: {because}", spec.name);
+            return self.refuse(call, CallOutcome::Denied, text).await;
         }
         let arguments = match toolbox::parse_arguments(&asked.arguments) {
             Ok(arguments) => arguments,
@@ -166,10 +170,11 @@ impl Driver<'_> {
         let result = match output {
             Some(output) => {
                 let ran = fingerprint(asked, &output);
-                let outcome = match (output.stopped, output.succeeded) {
-                    (true, _) => CallOutcome::Stopped,
-                    (false, true) => CallOutcome::Succeeded,
-                    (false, false) => CallOutcome::Failed,
+                let outcome = match &output {
+                    ToolOutput { stopped: true, .. } => CallOutcome::Stopped,
+                    ToolOutput { uncertain: true, .. } => CallOutcome::Uncertain,
+                    ToolOutput { succeeded: true, .. } => CallOutcome::Succeeded,
+                    ToolOutput { .. } => CallOutcome::Failed,
                 };
                 let (text, full_output) = toolbox::shorten(output.text);
                 CallResult { outcome, text, full_output, ran }
