@@ -181,8 +181,8 @@ pub(crate) fn check_history(log: &[Event], told: &str) {
             }
             EventBody::CallAdmitted { call, .. } => happens_once(format!("admission of {call}")),
             EventBody::CallFinished { call, .. } => happens_once(format!("result of {call}")),
-            EventBody::GoalCharged { turn, request, .. } => {
-                happens_once(format!("charge for {turn}.{request}"));
+            EventBody::GoalCharged { turn, request, attempt, .. } => {
+                happens_once(format!("charge for attempt {attempt} at {turn}.{request}"));
             }
             EventBody::InputConsumed { rows, .. } => {
                 for row in rows {

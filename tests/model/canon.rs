@@ -208,7 +208,7 @@ fn number_turns(
     let running = core.running_turns().map(|(_, running)| running.number);
     let used: BTreeSet<TurnNumber> = rows.chain(running).collect();
     notes.happened.retain(|call| is_open(core, *call));
-    notes.charged.retain(|(turn, _)| used.contains(turn));
+    notes.charged.retain(|(turn, ..)| used.contains(turn));
     let new = ranks(used);
     let of = |turn: &mut TurnNumber| *turn = TurnNumber(new.get(turn).copied().unwrap_or(0).into());
     for slot in core.lanes.values_mut() {
@@ -223,9 +223,9 @@ fn number_turns(
         call
     };
     notes.happened = std::mem::take(&mut notes.happened).into_iter().map(moved).collect();
-    let moved = |(mut turn, request)| {
+    let moved = |(mut turn, request, attempt)| {
         of(&mut turn);
-        (turn, request)
+        (turn, request, attempt)
     };
     notes.charged = std::mem::take(&mut notes.charged).into_iter().map(moved).collect();
     core.last_turn = TurnNumber(u64::try_from(new.len()).unwrap_or(0));

@@ -176,7 +176,7 @@ pub(crate) struct Notes {
     /// Rows whose allowed call was admitted.
     pub(crate) allowed: BTreeSet<InputId>,
     /// Requests that were charged, of turns that somebody still drives.
-    pub(crate) charged: BTreeSet<(TurnNumber, u32)>,
+    pub(crate) charged: BTreeSet<(TurnNumber, u32, u32)>,
     /// The number of the last continuation of the Goal.
     pub(crate) continuation: u64,
     /// What the Goal's requests cost.

@@ -83,7 +83,9 @@ pub(crate) async fn prompt(argument: &str) -> Result<String, CliError> {
     let fault = |problem: String| CliError::Environment(format!("the prompt on stdin {problem}"));
     match bounded(tokio::io::stdin(), PROMPT_BYTES).await {
         Ok(Piece::Whole(bytes)) => {
-            String::from_utf8(bytes).map_err(|_| fault("is not UTF-8 text".to_owned()))
+            // As it is with an argument.
+            String::from_utf8(bytes)
+                .map_err(|_| CliError::Usage("the prompt on stdin is not UTF-8 text".to_owned()))
         }
         Ok(Piece::TooLong) => {
             let message = format!("the prompt has more than {} characters", domain::INPUT_CHARS);

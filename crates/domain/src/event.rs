@@ -201,7 +201,7 @@ pub enum EventBody {
         /// Milliseconds since the last charge.
         active_ms: u64,
     },
-    /// A Goal was charged for one model request; once per request (G5).
+    /// A Goal was charged for one attempt at a model request; once per attempt (G5).
     GoalCharged {
         /// The Goal.
         goal_id: GoalId,
@@ -209,6 +209,9 @@ pub enum EventBody {
         turn: TurnNumber,
         /// The request.
         request: u32,
+        /// The attempt at it, from 1; 0 in logs that do not tell.
+        #[serde(default)]
+        attempt: u32,
         /// What it cost.
         usage: TokenUsage,
     },

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::usage::TokenUsage;
+
 /// The kind of a failure. Text is never parsed to find it.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
@@ -148,6 +150,10 @@ pub struct Failure {
     /// The provider's `Retry-After`, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// What the failed request cost, if the provider said so or delivered a part of the answer. Without input, that is
+    /// still to be estimated (G5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<TokenUsage>,
 }
 
 impl Failure {
@@ -162,7 +168,7 @@ impl Failure {
             detail.truncate(end);
             detail.push('…');
         }
-        Self { kind, detail, retry_after_ms: None }
+        Self { kind, detail, retry_after_ms: None, usage: None }
     }
 }
 

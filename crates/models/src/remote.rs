@@ -25,15 +25,20 @@ use genai::adapter::AdapterKind;
 use genai::chat::{CacheControl, ChatOptions, ChatStreamEvent, ReasoningEffort};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden, ServiceTarget, WebConfig};
+use reqwest::redirect::Policy;
 use runtime::{Delta, Model, ModelRequest, ModelResponse};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
 use crate::OnDelta;
 use crate::error::SettingsError;
 use failure::{Finding, Scene};
+use reads::Most;
 use witness::Witness;
 
 /// The wire format a provider speaks.
@@ -119,7 +124,10 @@ struct Patience {
     /// Reads from the network for one part of the answer, or for the body of an error. A read is a packet at least, so
     /// this lets half a megabyte through on the slowest line, twice the largest honest part, which is a whole answer
     /// repeated at its end. It is 400 KB at most, and some 20 KB in fact: what is kept of a part without end is small.
-    part_reads: u32,
+    ///
+    /// The work on a part is timed besides: an honest one takes some milliseconds, and more than this is a processor
+    /// lost to a server's whim.
+    part: Most,
 }
 
 impl Patience {
@@ -128,14 +136,19 @@ impl Patience {
         first_byte: Duration::from_mins(10),
         idle: Duration::from_mins(2),
         answer: Duration::from_hours(1),
-        part_reads: 512,
+        part: Most { reads: 512, work: Duration::from_secs(5) },
     };
 }
 
 /// What is sent where a key belongs when there is none: servers without keys ignore it, others answer 401.
 const NO_KEY: &str = "none";
 
+/// The shortest key that is kept out of messages. Real ones are several times as long; what people write where a server
+/// asks for none, such as `x`, is no secret, and without it a message would lose its words.
+const SECRET_BYTES: usize = 8;
+
 /// A model at a provider.
+#[derive(Clone)]
 pub struct RemoteModel {
     name: ModelName,
     protocol: Protocol,
@@ -144,6 +157,7 @@ pub struct RemoteModel {
     api_key: Option<SecretString>,
     context_tokens: u64,
     client: Client,
+    reader: &'static Handle,
     patience: Patience,
 }
 
@@ -194,11 +208,17 @@ impl RemoteModel {
         };
         // Unpacked, a few packets could fill the memory; answers come uncompressed anyway.
         let web = WebConfig { gzip: false, ..WebConfig::default() }.with_connect_timeout(patience.connect);
-        let client = match Client::builder().with_web_config(web).build() {
+        let http = web.apply_to_builder(reqwest::Client::builder()).no_gzip().redirect(Policy::none());
+        let (http, reader) = match (http.build(), reads::thread()) {
+            (Ok(http), Ok(reader)) => (http, reader),
+            (Err(cause), _) => return Err(SettingsError::Client { name, cause: cause.to_string() }),
+            (_, Err(cause)) => return Err(SettingsError::Client { name, cause }),
+        };
+        let client = match Client::builder().with_reqwest(http).build() {
             Ok(client) => client,
             Err(cause) => return Err(SettingsError::Client { name, cause: cause.to_string() }),
         };
-        Ok(Self { name, protocol, model, endpoint, api_key, context_tokens, client, patience })
+        Ok(Self { name, protocol, model, endpoint, api_key, context_tokens, client, reader, patience })
     }
 
     /// Endpoint, key and model are always given, so genai neither guesses a provider from the model's name nor looks
@@ -235,6 +255,35 @@ impl RemoteModel {
         }
     }
 
+    /// Has the answer read on the thread of the readers, and shows the pieces as they come. Dropped, it ends the request.
+    async fn read(
+        &self,
+        request: &ModelRequest,
+        on_delta: OnDelta<'_>,
+        witness: &Arc<Witness>,
+    ) -> Result<ModelResponse, Finding> {
+        let (pieces, mut arriving) = mpsc::unbounded_channel();
+        let (model, request, seen) = (self.clone(), request.clone(), Arc::clone(witness));
+        let mut reading = JoinSet::new();
+        reading.spawn_on(
+            async move {
+                // Nobody listens to a request that was given up.
+                let show = move |delta: Delta<'_>| drop(pieces.send(Piece::from(delta)));
+                model.exchange(&request, &show, &seen).await
+            },
+            self.reader,
+        );
+        while let Some(piece) = arriving.recv().await {
+            on_delta(piece.as_delta());
+        }
+        match reading.join_next().await {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(fault)) if fault.is_panic() => std::panic::resume_unwind(fault.into_panic()),
+            // The thread ends with the process.
+            Some(Err(_)) | None => Err(self.scene(witness).of_early_end()),
+        }
+    }
+
     /// One request and its whole answer. genai logs error bodies, which may quote the key: it runs without a
     /// subscriber.
     async fn exchange(
@@ -252,7 +301,7 @@ impl RemoteModel {
             .await
             .map_err(|error| scene.of_error(&error))?
             .stream;
-        let mut stream = reads::counted(stream, witness, self.patience.part_reads);
+        let mut stream = reads::counted(stream, witness, self.patience.part);
         let mut text = String::new();
         loop {
             let event = stream.next().with_subscriber(NoSubscriber::default()).await;
@@ -261,10 +310,12 @@ impl RemoteModel {
             }
             match event {
                 Some(Ok(Ok(ChatStreamEvent::Chunk(chunk)))) => {
+                    witness.show(&chunk.content);
                     on_delta(Delta::Text(&chunk.content));
                     text.push_str(&chunk.content);
                 }
                 Some(Ok(Ok(ChatStreamEvent::ReasoningChunk(chunk)))) => {
+                    witness.show(&chunk.content);
                     on_delta(Delta::Reasoning(&chunk.content));
                 }
                 Some(Ok(Ok(ChatStreamEvent::End(end)))) => {
@@ -290,13 +341,39 @@ impl RemoteModel {
         Scene { witness, patience: &self.patience, server }
     }
 
-    /// Makes a finding a failure, with the model's name and without the key.
-    fn failure(&self, finding: &Finding) -> Failure {
+    /// Makes a finding a failure, with the model's name and what was spent, and without the key.
+    fn failure(&self, finding: &Finding, witness: &Witness) -> Failure {
         let mut detail = format!("model `{}`: {}", self.name, finding.detail);
-        if let Some(key) = &self.api_key {
+        let key = self.api_key.as_ref().filter(|key| key.expose_secret().len() >= SECRET_BYTES);
+        if let Some(key) = key {
             detail = detail.replace(key.expose_secret(), "[key]");
         }
-        Failure { retry_after_ms: finding.retry_after_ms, ..Failure::new(finding.kind, detail) }
+        let (retry_after_ms, usage) = (finding.retry_after_ms, witness.spent());
+        Failure { retry_after_ms, usage, ..Failure::new(finding.kind, detail) }
+    }
+}
+
+/// A [`Delta`] on its way between threads.
+enum Piece {
+    Text(String),
+    Reasoning(String),
+}
+
+impl From<Delta<'_>> for Piece {
+    fn from(delta: Delta<'_>) -> Self {
+        match delta {
+            Delta::Text(text) => Self::Text(text.to_owned()),
+            Delta::Reasoning(text) => Self::Reasoning(text.to_owned()),
+        }
+    }
+}
+
+impl Piece {
+    fn as_delta(&self) -> Delta<'_> {
+        match self {
+            Self::Text(text) => Delta::Text(text),
+            Self::Reasoning(text) => Delta::Reasoning(text),
+        }
     }
 }
 
@@ -316,11 +393,10 @@ impl Model for RemoteModel {
         on_delta: &(dyn for<'d> Fn(Delta<'d>) + Send + Sync),
     ) -> Result<ModelResponse, Failure> {
         let witness = Arc::new(Witness::new(self.protocol));
-        let exchange = self.exchange(request, on_delta, &witness);
-        let outcome = tokio::time::timeout(self.patience.answer, exchange)
+        let outcome = tokio::time::timeout(self.patience.answer, self.read(request, on_delta, &witness))
             .await
             .unwrap_or_else(|_| Err(self.scene(&witness).of_long_answer()));
-        let outcome = outcome.map_err(|finding| self.failure(&finding));
+        let outcome = outcome.map_err(|finding| self.failure(&finding, &witness));
         if let Err(failure) = &outcome {
             tracing::debug!(model = %self.name, %failure, "model request failed");
         }

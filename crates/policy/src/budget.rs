@@ -1,6 +1,6 @@
 //! What a Goal's spending causes (G4, G5).
 
-use domain::{EventBody, GoalId, GoalStatus, StopReason, TokenUsage, TurnNumber};
+use domain::{EventBody, GoalId, GoalStatus, RunningTurn, StopReason, TokenUsage};
 
 use crate::decision::Draft;
 use crate::goal;
@@ -8,17 +8,18 @@ use crate::goal;
 /// The shares of a budget that are announced, in percent.
 const ANNOUNCED: [u8; 2] = [50, 80];
 
-/// Charges a Goal for one model request, if it is still the session's Goal.
+/// Charges a Goal for one attempt at a model request, if it is still the session's Goal.
 pub(crate) fn charge(
     draft: &mut Draft<'_>,
     charged_to: Option<GoalId>,
-    turn: TurnNumber,
-    request: u32,
+    running: &RunningTurn,
+    attempt: u32,
     usage: TokenUsage,
 ) {
     let same = draft.state.core.goal.as_ref().map(|goal| goal.id) == charged_to;
     if let Some(goal_id) = charged_to.filter(|_| same) {
-        draft.emit(EventBody::GoalCharged { goal_id, turn, request, usage });
+        let (turn, request) = (running.number, running.request);
+        draft.emit(EventBody::GoalCharged { goal_id, turn, request, attempt, usage });
         settle(draft);
     }
 }

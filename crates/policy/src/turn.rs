@@ -213,10 +213,15 @@ pub(crate) fn fail_request(
     elapsed_ms: i64,
     jitter: Jitter,
 ) -> Result<(), Rejection> {
-    let running = running(draft, turn)?;
-    let TurnPhase::Requesting { attempt, .. } = running.phase else {
-        return Err(out_of_order("a failed attempt", &running));
+    let asking = running(draft, turn)?;
+    let TurnPhase::Requesting { attempt, estimated_input, charged_to } = asking.phase else {
+        return Err(out_of_order("a failed attempt", &asking));
     };
+    // First, as one that crosses the budget is not repeated.
+    if let Some(usage) = cost(failure, estimated_input) {
+        budget::charge(draft, charged_to, &asking, attempt, usage);
+    }
+    let running = running(draft, turn)?;
     let delay =
         retry::in_place_delay_ms(attempt, failure, elapsed_ms, jitter).filter(|_| running.stop.is_none());
     draft.emit(EventBody::ModelFailed {
@@ -237,7 +242,7 @@ pub(crate) fn record_response(
     usage: TokenUsage,
 ) -> Result<(), Rejection> {
     let running = running(draft, turn)?;
-    let TurnPhase::Requesting { charged_to, .. } = running.phase else {
+    let TurnPhase::Requesting { attempt, charged_to, .. } = running.phase else {
         return Err(out_of_order("a response", &running));
     };
     let bytes = text.len() + calls.iter().map(|call| call.tool.len() + call.arguments.len()).sum::<usize>();
@@ -262,7 +267,7 @@ pub(crate) fn record_response(
         draft.emit(EventBody::RetryCleared { goal_id });
     }
     budget::charge_time(draft);
-    budget::charge(draft, charged_to, turn, request, usage);
+    budget::charge(draft, charged_to, &running, attempt, usage);
     budget::settle(draft);
     Ok(())
 }
@@ -293,7 +298,7 @@ pub(crate) fn end(
     }
     finish_unadmitted_calls(draft, &running, "not run: the turn ended first");
     let failure = match &outcome {
-        TurnOutcome::Failed { failure } => Some(failure.kind),
+        TurnOutcome::Failed { failure } => Some(failure),
         TurnOutcome::Completed
         | TurnOutcome::Waiting { .. }
         | TurnOutcome::Interrupted
@@ -343,18 +348,25 @@ const fn may_have_cost(failure: FailureKind) -> bool {
     }
 }
 
+/// What a failed attempt cost: what was reported, or an estimate of what may have been spent (G4, G5).
+fn cost(failure: &Failure, estimated_input: u64) -> Option<TokenUsage> {
+    let input = TokenUsage { input: estimated_input, estimated: true, ..TokenUsage::default() };
+    match failure.usage {
+        // No request is empty: one without input does not tell it.
+        Some(usage) if usage.input == 0 && usage.cached_input == 0 => Some(usage.plus(input)),
+        Some(usage) => Some(usage),
+        None => may_have_cost(failure.kind).then_some(input),
+    }
+}
+
 /// A request that was sent and never answered still cost something (G4, G5). `ending` is what the turn fails with.
-fn charge_unanswered(draft: &mut Draft<'_>, running: &RunningTurn, ending: Option<FailureKind>) {
-    let (estimated_input, charged_to, failure) = match running.phase {
-        TurnPhase::Requesting { estimated_input, charged_to, .. } => (estimated_input, charged_to, ending),
-        TurnPhase::Failed { estimated_input, charged_to, failure, .. } => {
-            (estimated_input, charged_to, Some(failure))
-        }
-        TurnPhase::Ready | TurnPhase::Calling { .. } | TurnPhase::Answered => return,
-    };
-    if failure.is_none_or(may_have_cost) {
-        let usage = TokenUsage { input: estimated_input, estimated: true, ..TokenUsage::default() };
-        budget::charge(draft, charged_to, running.number, running.request, usage);
+fn charge_unanswered(draft: &mut Draft<'_>, running: &RunningTurn, ending: Option<&Failure>) {
+    // What failed before was charged with its failure.
+    let TurnPhase::Requesting { attempt, estimated_input, charged_to } = running.phase else { return };
+    let input = TokenUsage { input: estimated_input, estimated: true, ..TokenUsage::default() };
+    let usage = ending.map_or(Some(input), |failure| cost(failure, estimated_input));
+    if let Some(usage) = usage {
+        budget::charge(draft, charged_to, running, attempt, usage);
     }
 }
 

@@ -8,12 +8,12 @@ mod watched;
 use agents::Role;
 use domain::{
     Budgets, CallOutcome, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason,
-    TokenUsage, TurnOutcome,
+    TurnOutcome,
 };
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use self::estimate::{estimated_tokens, tokens_of};
+use self::estimate::{bytes_of, estimated_tokens, usage_of};
 use self::watched::Watched;
 use crate::background::Background;
 use crate::history::History;
@@ -23,6 +23,7 @@ use crate::sessions::CommandError;
 use crate::toolbox::Toolbox;
 use crate::turn::AdmittedTurn;
 use crate::worker::Waiting;
+use policy::{CALLS_PER_RESPONSE, RESPONSE_BYTES};
 
 /// Events read at once when a transcript is loaded: bounds memory, not the transcript.
 const PAGE: usize = 500;
@@ -165,6 +166,25 @@ impl Leave {
     }
 }
 
+/// What keeps a complete answer out of the history. A model slips once; its next answer is another (T9).
+fn flaw_of(response: &ModelResponse) -> Option<Failure> {
+    let (calls, bytes) = (response.calls.len(), bytes_of(response));
+    // Blank is as good as empty, and some providers refuse a history with a blank answer in it.
+    if domain::is_blank(&response.text) && calls == 0 {
+        let detail = "the model answered with neither text nor calls";
+        return Some(Failure::new(FailureKind::EmptyResponse, detail));
+    }
+    let is_too_long = calls > CALLS_PER_RESPONSE || bytes > RESPONSE_BYTES;
+    // Cut off is what it is then: none of its calls runs (T6).
+    is_too_long.then(|| {
+        let detail = format!(
+            "the answer of {calls} calls and {bytes} bytes was not taken: at most {CALLS_PER_RESPONSE} calls and \
+             {RESPONSE_BYTES} bytes are"
+        );
+        Failure::new(FailureKind::StreamIncomplete, detail)
+    })
+}
+
 /// No value: the loop ends by leaving.
 enum Never {}
 
@@ -297,13 +317,11 @@ impl Driver<'_> {
             let work = model.respond(request, &on_delta);
             let failure = match self.watched(work, None).await? {
                 Watched::Stopping => return Err(self.stopping()),
-                // Blank is as good as empty, and some providers refuse a history with a blank answer in it.
-                Watched::Done(Ok(response))
-                    if domain::is_blank(&response.text) && response.calls.is_empty() =>
-                {
-                    Failure::new(FailureKind::EmptyResponse, "the model answered with neither text nor calls")
-                }
-                Watched::Done(Ok(response)) => return Ok(response),
+                Watched::Done(Ok(response)) => match flaw_of(&response) {
+                    None => return Ok(response),
+                    // It was paid for, like any other (G4).
+                    Some(flaw) => Failure { usage: Some(usage_of(request, &response)), ..flaw },
+                },
                 Watched::Done(Err(failure)) => failure,
             };
             let elapsed_ms = self.turn.sessions().now().0.saturating_sub(first_attempt.0).max(0);
@@ -325,20 +343,12 @@ impl Driver<'_> {
         request: &ModelRequest,
         response: ModelResponse,
     ) -> Result<Vec<ModelCall>, Leave> {
+        let usage = usage_of(request, &response);
         let calls: Vec<_> = response
             .calls
             .into_iter()
             .map(|call| ModelCall { tool: call.tool, arguments: call.arguments })
             .collect();
-        let usage = response.usage.unwrap_or_else(|| {
-            let bytes = calls.iter().map(|call| call.tool.len() + call.arguments.len()).sum::<usize>();
-            TokenUsage {
-                input: estimated_tokens(request, &request.history),
-                output: tokens_of(bytes + response.text.len()),
-                cached_input: 0,
-                estimated: true,
-            }
-        });
         self.turn.record_response(response.text, calls.clone(), usage).await?;
         self.follow().await?;
         Ok(calls)

@@ -92,7 +92,7 @@ pub(crate) struct Reading<'a> {
     goals: BTreeMap<GoalId, Account>,
     /// The Goal that pays for each request, until it did.
     owed: BTreeMap<(TurnNumber, u32), GoalId>,
-    charged: BTreeSet<(TurnNumber, u32)>,
+    charged: BTreeSet<(TurnNumber, u32, u32)>,
     breaches: Vec<Breach>,
 }
 
@@ -362,11 +362,11 @@ impl Reading<'_> {
                 self.goals.entry(*goal_id).or_default();
                 return;
             }
-            EventBody::GoalCharged { goal_id, turn, request, usage } => {
+            EventBody::GoalCharged { goal_id, turn, request, attempt, usage } => {
                 if self.owed.get(&(*turn, *request)) != Some(goal_id) {
                     self.breach(Fault::Ghost, event, format!("{turn}.{request} was not on its account"));
                 }
-                if !self.charged.insert((*turn, *request)) {
+                if !self.charged.insert((*turn, *request, *attempt)) {
                     self.breach(Fault::Duplicated, event, format!("{turn}.{request} was charged"));
                 }
                 let account = self.goals.entry(*goal_id).or_default();

@@ -37,8 +37,8 @@ impl Doing<'_> {
                     );
                 }
             }
-            EventBody::GoalCharged { turn, request, usage, .. } => {
-                if !self.world.notes.charged.insert((*turn, *request)) {
+            EventBody::GoalCharged { turn, request, attempt, usage, .. } => {
+                if !self.world.notes.charged.insert((*turn, *request, *attempt)) {
                     self.breaks(Property::ChargedOnce, "a request was charged twice");
                 }
                 if self.slice.keep.tokens {

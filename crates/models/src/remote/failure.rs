@@ -47,6 +47,13 @@ impl Scene<'_> {
         if let Some(flaw) = self.witness.flaw() {
             return Some(Finding::new(FailureKind::ProviderProtocol, flaw));
         }
+        // A model that repeats itself without an end may do better when it is asked again.
+        if self.witness.saw_too_much() {
+            return Some(Finding::new(
+                FailureKind::StreamIncomplete,
+                "the answer was broken off: it has more than 32 MiB".to_owned(),
+            ));
+        }
         self.witness.error().as_ref().map(of_error_in_stream)
     }
 
@@ -77,6 +84,9 @@ impl Scene<'_> {
         match error {
             Error::HttpError { status, body, headers, .. } => {
                 let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+                if let Some(target) = header("location").filter(|_| status.is_redirection()) {
+                    return of_redirect(status.as_u16(), target);
+                }
                 of_status(status.as_u16(), body, header)
             }
             Error::WebStream { error, .. } => self.of_broken_stream(error.as_ref()),
@@ -164,6 +174,17 @@ fn causes(error: &dyn StdError) -> String {
 fn is_about_tls(error: &io::Error) -> bool {
     let beneath = || error.get_ref()?.downcast_ref().map(is_about_tls);
     error.kind() == ErrorKind::InvalidData || beneath().unwrap_or(false)
+}
+
+/// A redirect is not followed: most would drop the body of the request, and some would take the key elsewhere.
+fn of_redirect(status: u16, target: &str) -> Finding {
+    let target = shortened(target);
+    Finding::new(
+        FailureKind::ProviderProtocol,
+        format!(
+            "HTTP {status}: the server sends elsewhere, to {target}; set `base_url` to where it answers itself"
+        ),
+    )
 }
 
 fn of_status<'h>(status: u16, body: &str, header: impl Fn(&str) -> Option<&'h str>) -> Finding {

@@ -256,3 +256,63 @@ async fn dropping_the_request_closes_the_connection() {
     });
     end.await.expect("the server notices");
 }
+
+#[tokio::test]
+async fn t6_work_on_a_part_without_an_end_is_given_up() {
+    let flood =
+        vec![super::server::send("HTTP/1.1 200 OK\r\n\r\n"), Step::Flood("data: all work and no play ")];
+    let server = Server::start(vec![flood]).await;
+    let part = Most { reads: u32::MAX, work: Duration::ZERO };
+    let patience = Patience { part, ..Patience::USUAL };
+    let model = RemoteModel::with_patience(settings(&server.url), patience).unwrap();
+    let failure = respond(&model).await.0.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Transport, "{failure}");
+    assert!(failure.detail.contains("sends without an end"), "{failure}");
+}
+
+#[tokio::test]
+async fn t6_what_waits_for_an_answer_goes_on_while_a_huge_part_arrives() {
+    let flood =
+        vec![super::server::send("HTTP/1.1 200 OK\r\n\r\n"), Step::Flood("data: all work and no play ")];
+    let server = Server::start(vec![flood]).await;
+    let part = Most { reads: u32::MAX, work: Duration::MAX };
+    let model =
+        RemoteModel::with_patience(settings(&server.url), Patience { part, ..Patience::USUAL }).unwrap();
+    let mut asking = Box::pin(respond(&model));
+    // This test has one thread, so the looks come only because the reading is on another.
+    for _ in 0..20 {
+        let look = tokio::time::sleep(Duration::from_millis(5));
+        tokio::select! {
+            biased;
+            (outcome, _) = &mut asking => panic!("an end: {outcome:?}"),
+            () = look => {}
+        }
+    }
+    drop(asking);
+    // And the reader is free for the next request.
+    let next = Server::start(vec![events(&[text("hi"), finish("stop")])]).await;
+    let model = RemoteModel::new(settings(&next.url)).unwrap();
+    assert_eq!(respond(&model).await.0.unwrap().text, "hi");
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let target = Server::start(vec![events(&[text("hi"), finish("stop")])]).await;
+    for status in ["302 Found", "307 Temporary Redirect"] {
+        let location = format!("location: {}\r\n", target.url);
+        check_failure(plain(status, &location, ""), FailureKind::ProviderProtocol, &target.url).await;
+    }
+    assert!(target.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_key_that_is_no_secret_leaves_messages_their_words() {
+    for (key, shown) in [("x", "no such text: x"), ("12345678", "no such text: x")] {
+        let echo = r#"{"error":{"message":"no such text: x"}}"#;
+        let server = Server::start(vec![plain("400 Bad Request", "", echo)]).await;
+        let api_key = Some(SecretString::from(key));
+        let model = RemoteModel::new(RemoteSettings { api_key, ..settings(&server.url) }).unwrap();
+        let failure = respond(&model).await.0.unwrap_err();
+        assert_eq!(failure.detail, format!("model `main`: HTTP 400: {shown}"));
+    }
+}

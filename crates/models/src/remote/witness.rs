@@ -11,12 +11,14 @@ mod usage;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use domain::TokenUsage;
 use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef, StopReason};
 use runtime::RequestedCall;
 use serde_json::{Value, json};
 
 use super::Protocol;
 use calls::Calls;
+use usage::Counts;
 
 /// The longest answer accepted, in bytes of its frames: a hundred times the largest output limit of any model, and
 /// little enough to hold in memory.
@@ -24,6 +26,9 @@ const ANSWER_BYTES: usize = 32 << 20;
 
 /// The longest refusal kept: it is shown to a person.
 const REFUSAL_BYTES: usize = 2_000;
+
+/// Bytes of a token, roughly, in English and code.
+const BYTES_PER_TOKEN: usize = 4;
 
 const DONE: &str = "[DONE]";
 
@@ -42,6 +47,10 @@ struct Seen {
     refusal: String,
     calls: Calls,
     odd_usage: bool,
+    counts: Counts,
+    /// Bytes of text and reasoning.
+    shown: usize,
+    too_long: bool,
     stop: Option<StopReason>,
     error: Option<Value>,
     flaw: Option<&'static str>,
@@ -97,6 +106,32 @@ impl Witness {
         self.seen().odd_usage
     }
 
+    /// Whether there was more than any answer has.
+    pub(super) fn saw_too_much(&self) -> bool {
+        self.seen().too_long
+    }
+
+    /// Counts a piece of text that was shown.
+    pub(super) fn show(&self, piece: &str) {
+        self.seen().shown += piece.len();
+    }
+
+    /// What the answer cost up to here, if there was one: as reported, the output else by its length (G5).
+    pub(super) fn spent(&self) -> Option<TokenUsage> {
+        let seen = self.seen();
+        let counts = if seen.odd_usage { Counts::default() } else { seen.counts };
+        let delivered = seen.shown + seen.calls.bytes();
+        let delivered = u64::try_from(delivered.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
+        let cached_input = counts.cached.min(counts.prompt);
+        let usage = TokenUsage {
+            input: counts.prompt - cached_input,
+            cached_input,
+            output: if counts.output == 0 { delivered } else { counts.output },
+            estimated: counts.prompt == 0 || counts.output == 0,
+        };
+        (usage.charged() + usage.cached_input > 0).then_some(usage)
+    }
+
     fn seen(&self) -> MutexGuard<'_, Seen> {
         // What a panicked holder left is at worst one frame short.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,7 +144,7 @@ impl ChatFrameSink for Witness {
         seen.frames += 1;
         seen.bytes = seen.bytes.saturating_add(frame.data.len());
         if seen.bytes > ANSWER_BYTES {
-            seen.flaw.get_or_insert("more than 32 MiB");
+            seen.too_long = true;
         }
         if frame.data.is_empty() {
             return;
@@ -134,6 +169,7 @@ impl ChatFrameSink for Witness {
 impl Seen {
     fn look(&mut self, protocol: Protocol, frame: &Value) {
         self.odd_usage |= usage::is_odd(protocol, frame);
+        self.counts.follow(protocol, frame);
         match protocol {
             Protocol::OpenaiChat => self.look_at_chat(frame),
             Protocol::OpenaiResponses => self.look_at_response(frame),

@@ -86,8 +86,11 @@ fn fail_attempt(world: &mut World, kind: FailureKind, elapsed_ms: i64) -> Option
     let command =
         RuntimeCommand::FailRequest { turn, failure: failure(kind), elapsed_ms, jitter: Jitter::default() };
     let events = world.runtime(&command).unwrap();
-    let EventBody::ModelFailed { retry_at, .. } = &events[0].body else { panic!() };
-    retry_at.map(|at| at.0 - world.now)
+    let retry_at = events.iter().find_map(|event| match &event.body {
+        EventBody::ModelFailed { retry_at, .. } => Some(*retry_at),
+        _ => None,
+    });
+    retry_at.unwrap().map(|at| at.0 - world.now)
 }
 
 fn fail_again(world: &mut World) -> Result<Vec<domain::Event>, policy::Rejection> {
@@ -343,4 +346,51 @@ fn t9_a_failure_that_crosses_the_budget_is_limited_and_not_retried() {
             EventBody::TurnStopRequested { reason: StopReason::Budget, .. }
         ))
     );
+}
+
+/// What the Goal pays for these failed attempts at one request, and for the answer to the last.
+fn charged(failures: &[Failure], last: Option<u64>) -> domain::TokenUsage {
+    let mut world = World::open();
+    world.set_goal();
+    let turn = world.start();
+    for failure in failures {
+        world.request(turn);
+        let (failure, jitter) = (failure.clone(), Jitter::default());
+        world.runtime(&RuntimeCommand::FailRequest { turn, failure, elapsed_ms: 0, jitter }).unwrap();
+    }
+    if let Some(tokens) = last {
+        world.request(turn);
+        world.runtime(&respond(turn, &[], spent(tokens))).unwrap();
+    }
+    let outcome =
+        last.map_or_else(|| TurnOutcome::Failed { failure: failures[0].clone() }, |_| TurnOutcome::Completed);
+    world.runtime(&end(turn, outcome)).unwrap();
+    world.goal().usage.tokens
+}
+
+#[test]
+fn g4_g5_each_attempt_that_cost_something_is_charged_once_with_what_it_cost() {
+    let with = |kind, usage| Failure { usage: Some(usage), ..failure(kind) };
+    let told = domain::TokenUsage { input: 90, cached_input: 7, output: 5, estimated: false };
+    let delivered = domain::TokenUsage { output: 30, estimated: true, ..domain::TokenUsage::default() };
+    let cut = failure(FailureKind::StreamIncomplete);
+    for kind in FailureKind::ALL {
+        assert_eq!(charged(&[with(kind, told)], None), told, "{kind}: as reported");
+        let all = domain::TokenUsage { input: 500, ..delivered };
+        assert_eq!(charged(&[with(kind, delivered)], None), all, "{kind}: with the input's estimate");
+    }
+    assert_eq!(charged(&[failure(FailureKind::ServerError)], None).charged(), 0);
+    assert_eq!(charged(&[cut.clone()], None).charged(), 500);
+    assert_eq!(charged(&[cut.clone(), with(FailureKind::ServerError, told), cut], Some(8)).charged(), 1_103);
+}
+
+#[test]
+fn g4_a_failed_attempt_that_crosses_the_budget_is_not_repeated() {
+    let mut world = World::open();
+    world.set_goal_with(super::world::budgets(400, 10));
+    let turn = world.start();
+    world.request(turn);
+    assert_eq!(fail_attempt(&mut world, FailureKind::StreamIncomplete, 0), None);
+    assert_eq!(*world.status(), GoalStatus::BudgetLimited);
+    assert_eq!(code(world.runtime(&begin(turn))).name(), "turn_stopping");
 }

@@ -290,13 +290,13 @@ fn g5_a_request_is_charged_once() {
 }
 
 #[test]
-fn g5_attempts_at_one_request_are_one_charge() {
+fn g5_attempts_that_were_turned_away_leave_one_charge() {
     let mut world = World::open();
     world.set_goal();
     let turn = world.start();
     for _ in 0..2 {
         world.request(turn);
-        let failure = failure(FailureKind::StreamIncomplete);
+        let failure = failure(FailureKind::RateLimited);
         let jitter = Jitter::default();
         world.runtime(&RuntimeCommand::FailRequest { turn, failure, elapsed_ms: 0, jitter }).unwrap();
     }

@@ -151,8 +151,8 @@ proptest! {
         let world = played(&history);
         let mut charged = BTreeSet::new();
         each(&world, |before, event| match &event.body {
-            EventBody::GoalCharged { goal_id, turn, request, .. } => {
-                assert!(charged.insert((*turn, *request)), "{turn}.{request} is charged twice");
+            EventBody::GoalCharged { goal_id, turn, request, attempt, .. } => {
+                assert!(charged.insert((*turn, *request, *attempt)), "{turn}.{request} is charged twice");
                 let goal = before.core.goal.as_ref().unwrap();
                 assert_eq!(goal.id, *goal_id);
             }

@@ -189,3 +189,63 @@ async fn g5_what_stands_beside_the_counts_does_not_make_them_odd() {
     let (outcome, ..) = exchange(events(&[text("hi"), finish("stop")])).await;
     assert_eq!(outcome.unwrap().usage, None);
 }
+
+async fn spent(answer: Vec<Step>) -> Option<TokenUsage> {
+    exchange(answer).await.0.unwrap_err().usage
+}
+
+#[tokio::test]
+async fn g4_g5_a_failure_says_what_it_cost() {
+    let told = || usage(&json!({"prompt_tokens": 900, "completion_tokens": 20}));
+    let reported = Some(TokenUsage { input: 900, cached_input: 0, output: 20, estimated: false });
+    for answer in [
+        events(&[text("and then"), finish("length"), told()]),
+        events(&[text("I will"), finish("content_filter"), told()]),
+        events(&[delta(&json!({"refusal": "I can't."})), finish("stop"), told()]),
+        events(&[finish("stop"), told()]),
+        body([event(&text("a")), event(&told()), event(&json!({"error": {"code": 429}}))]),
+        vec![opening(), event(&text("a")), event(&told())],
+    ] {
+        assert_eq!(spent(answer).await, reported);
+    }
+    // Nobody said, so the output is as long as what came of it.
+    let delivered = |output| Some(TokenUsage { output, estimated: true, ..TokenUsage::default() });
+    let error = || event(&json!({"error": {"code": 429}}));
+    assert_eq!(spent(body([event(&text("12345678")), error()])).await, delivered(2));
+    assert_eq!(spent(body([event(&call(0, "a", "tool", "1234")), error()])).await, delivered(2));
+    assert_eq!(spent(body([event(&delta(&json!({"reasoning": "1234"}))), error()])).await, delivered(1));
+    assert_eq!(spent(body([event(&role()), error()])).await, None);
+    assert_eq!(spent(plain("500 Oops", "", "")).await, None);
+}
+
+#[tokio::test]
+async fn g4_g5_every_protocol_says_what_a_refused_answer_cost() {
+    let stop = |protocol, text: String| match protocol {
+        Protocol::OpenaiResponses => text.replace("response.completed", "response.incomplete"),
+        Protocol::Gemini => text.replace("STOP", "SAFETY"),
+        Protocol::Anthropic => text.replace("end_turn", "refusal"),
+        Protocol::Ollama => text.replace("\"stop\"", "\"length\""),
+        Protocol::OpenaiChat => text.replace("\"stop\"", "\"length\""),
+    };
+    for protocol in PROTOCOLS {
+        let answer = usage_answer(protocol, &[json!(900), json!(0), json!(20)]);
+        let answer = answer.into_iter().map(|step| match step {
+            Step::Send(bytes) => {
+                // As one piece of plain body: what is replaced has another length.
+                let chunk = String::from_utf8(bytes).unwrap().replace("transfer-encoding: chunked\r\n", "");
+                let is_chunk = !chunk.starts_with("HTTP/");
+                let inner = if is_chunk {
+                    chunk.split_once("\r\n").unwrap().1.trim_end_matches("\r\n").to_owned()
+                } else {
+                    chunk
+                };
+                Step::Send(stop(protocol, inner).into_bytes())
+            }
+            other => other,
+        });
+        let outcome = responses(protocol, vec![answer.collect()]).await.remove(0);
+        let failure = outcome.expect_err(protocol.name());
+        let expected = TokenUsage { input: 900, cached_input: 0, output: 20, estimated: false };
+        assert_eq!(failure.usage, Some(expected), "{}: {failure}", protocol.name());
+    }
+}

@@ -89,6 +89,7 @@ fn statuses() -> Vec<Case> {
     let long_in_prose = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 200001 tokens"}}"#;
     let filtered = r#"{"error":{"message":"filtered","code":"content_filter"}}"#;
     vec![
+        case("302", plain("302 Found", "location: https://elsewhere.example/v1/\r\n", "")),
         case("400", plain("400 Bad Request", "", "no")),
         case("400 with half a JSON body", plain("400 Bad Request", "", r#"{"error":{"message":"#)),
         case("400 context_length_exceeded", plain("400 Bad Request", "", long)),
@@ -215,7 +216,8 @@ fn bodies() -> Vec<Case> {
             "200 with half a JSON body",
             plain("200 OK", "content-type: application/json\r\n", &unary[..20]),
         ),
-        case("200 with an event without end", endless).with(Patience { part_reads: 20, ..Patience::USUAL }),
+        case("200 with an event without end", endless)
+            .with(Patience { part: Most { reads: 20, ..Patience::USUAL.part }, ..Patience::USUAL }),
         case(
             "a call without an index",
             entry(&json!({"id": "b", "function": {"name": "x", "arguments": "{}"}})),

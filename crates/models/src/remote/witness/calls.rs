@@ -20,6 +20,11 @@ impl Calls {
         self.0.iter().map(requested).collect()
     }
 
+    /// The length of what was written.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|call| call.name.len() + call.arguments.len()).sum()
+    }
+
     /// An entry of `delta.tool_calls` in the chat protocol; what makes it unusable, if it is.
     pub(super) fn add_piece(&mut self, entry: &Value) -> Result<(), &'static str> {
         let index = entry
