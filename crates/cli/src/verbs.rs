@@ -81,7 +81,8 @@ fn begin(cli: Cli) -> Result<Exit, CliError> {
 
 async fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
     match verb {
-        Verb::Run(args) => run::run(context, args).await,
+        // By far the largest of them.
+        Verb::Run(args) => Box::pin(run::run(context, args)).await,
         Verb::Session(verb) => session::run(context, verb).await,
         Verb::Plan(verb) => plan::run(context, verb).await,
         Verb::Mode(verb) => mode::run(context, verb).await,

@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn tool(name: &str, description: &str, schema: Value) -> Tool {
+    fn tool(name: &str, description: &str, schema: &Value) -> Tool {
         let tool = json!({ "name": name, "description": description, "inputSchema": schema });
         serde_json::from_value(tool).unwrap()
     }
@@ -108,16 +108,16 @@ mod tests {
     fn what_can_be_offered_and_what_cannot() {
         let object = json!({ "type": "object" });
         let tools = vec![
-            tool("echo", "", object.clone()),
-            tool("Get.Thing", "", object.clone()),
-            tool("get_thing", "", object.clone()),
-            tool("", "", object.clone()),
-            tool("a\nb", "", object.clone()),
-            tool(&"x".repeat(70), "", object.clone()),
-            tool("list", "", json!({ "type": "array" })),
-            tool("none", "", json!({})),
-            tool("wordy", &"x".repeat(TOLD_BYTES + 1), object.clone()),
-            tool("plan_update", "", object),
+            tool("echo", "", &object),
+            tool("Get.Thing", "", &object),
+            tool("get_thing", "", &object),
+            tool("", "", &object),
+            tool("a\nb", "", &object),
+            tool(&"x".repeat(70), "", &object),
+            tool("list", "", &json!({ "type": "array" })),
+            tool("none", "", &json!({})),
+            tool("wordy", &"x".repeat(TOLD_BYTES + 1), &object),
+            tool("plan_update", "", &object),
         ];
         insta::assert_snapshot!(taken(tools), @r"
         echo as demo__echo
@@ -135,17 +135,17 @@ mod tests {
 
     #[test]
     fn a_tool_that_changed_its_description_its_schema_or_its_name_is_another_one() {
-        let one = tool("a", "does a", json!({ "type": "object", "properties": {} }));
+        let one = tool("a", "does a", &json!({ "type": "object", "properties": {} }));
         let listed = Listed::of(&"demo".parse().unwrap(), one.clone()).unwrap();
         let check = |now: &[Tool]| listed.check_unchanged(now).map_err(|fault| fault.to_string());
         let mut hinted = one.clone();
         hinted.annotations = serde_json::from_value(json!({ "readOnlyHint": true })).unwrap();
-        assert_eq!(check(&[tool("b", "", json!({ "type": "object" })), hinted]), Ok(()));
+        assert_eq!(check(&[tool("b", "", &json!({ "type": "object" })), hinted]), Ok(()));
         let changed = [
             check(&[]),
             check(&[one.clone(), one.clone()]),
-            check(&[tool("a", "does b", json!({ "type": "object", "properties": {} }))]),
-            check(&[tool("a", "does a", json!({ "type": "object", "properties": {}, "required": ["x"] }))]),
+            check(&[tool("a", "does b", &json!({ "type": "object", "properties": {} }))]),
+            check(&[tool("a", "does a", &json!({ "type": "object", "properties": {}, "required": ["x"] }))]),
         ];
         insta::assert_snapshot!(changed.map(Result::unwrap_err).join("\n"), @r"
         it has dropped this tool, or listed it twice, since this run took the list of its tools

@@ -110,9 +110,8 @@ impl Connection {
                 next => ListToolsRequest::with_param(PaginatedRequestParams::default().with_cursor(next)),
             };
             let page = self.service.peer().send_request(ClientRequest::ListToolsRequest(request)).await;
-            let page = match page.map_err(|error| self.fault(&error))? {
-                ServerResult::ListToolsResult(page) => page,
-                _ => return Err(Fault::Refused("its list of tools is none".to_owned())),
+            let ServerResult::ListToolsResult(page) = page.map_err(|error| self.fault(&error))? else {
+                return Err(Fault::Refused("its list of tools is none".to_owned()));
             };
             tools.extend(page.tools);
             if tools.len() > TOOLS {

@@ -61,11 +61,7 @@ impl Default for Limits {
     /// A start may have to fetch the program; a call has as long as a command; a cancelled one is waited for by a turn
     /// that has to end.
     fn default() -> Self {
-        Self {
-            start: Duration::from_secs(30),
-            call: Duration::from_secs(120),
-            cancel: Duration::from_secs(1),
-        }
+        Self { start: Duration::from_secs(30), call: Duration::from_mins(2), cancel: Duration::from_secs(1) }
     }
 }
 

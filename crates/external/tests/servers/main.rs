@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 /// Enough for any machine. What has to take longer never comes to an end.
-const AMPLE: Duration = Duration::from_secs(60);
+const AMPLE: Duration = Duration::from_mins(1);
 /// For what never comes.
 const SHORT: Duration = Duration::from_millis(300);
 

@@ -380,7 +380,7 @@ fn g4_g5_each_attempt_that_cost_something_is_charged_once_with_what_it_cost() {
         assert_eq!(charged(&[with(kind, delivered)], None), all, "{kind}: with the input's estimate");
     }
     assert_eq!(charged(&[failure(FailureKind::ServerError)], None).charged(), 0);
-    assert_eq!(charged(&[cut.clone()], None).charged(), 500);
+    assert_eq!(charged(std::slice::from_ref(&cut), None).charged(), 500);
     assert_eq!(charged(&[cut.clone(), with(FailureKind::ServerError, told), cut], Some(8)).charged(), 1_103);
 }
 

@@ -224,8 +224,7 @@ async fn g4_g5_every_protocol_says_what_a_refused_answer_cost() {
         Protocol::OpenaiResponses => text.replace("response.completed", "response.incomplete"),
         Protocol::Gemini => text.replace("STOP", "SAFETY"),
         Protocol::Anthropic => text.replace("end_turn", "refusal"),
-        Protocol::Ollama => text.replace("\"stop\"", "\"length\""),
-        Protocol::OpenaiChat => text.replace("\"stop\"", "\"length\""),
+        Protocol::Ollama | Protocol::OpenaiChat => text.replace("\"stop\"", "\"length\""),
     };
     for protocol in PROTOCOLS {
         let answer = usage_answer(protocol, &[json!(900), json!(0), json!(20)]);
