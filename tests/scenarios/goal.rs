@@ -347,7 +347,7 @@ async fn g5_usage_that_is_not_reported_is_estimated_and_marked() {
 }
 
 #[tokio::test]
-async fn g5_a_request_is_charged_once_however_many_attempts_it_took() {
+async fn g5_each_attempt_at_a_request_that_reached_the_model_is_charged_once() {
     let world = World::new().await;
     world.skip_waits_in_place();
     let session = world.session().await;
@@ -363,10 +363,13 @@ async fn g5_a_request_is_charged_once_however_many_attempts_it_took() {
     world.run(session, model).await;
     insta::assert_snapshot!(goal_story(&world, session).await, @r#"
     2 user goal_opened active "reach it"
-    12 runtime goal_time_charged
-    13 runtime goal_charged 1.1 707
-    15 runtime goal_budget_announced 80 %
-    16 runtime goal_moved budget_limited
+    5 runtime goal_charged 1.1 estimated
+    8 runtime goal_charged 1.1 estimated
+    11 runtime goal_charged 1.1 estimated
+    15 runtime goal_time_charged
+    16 runtime goal_charged 1.1 707
+    18 runtime goal_budget_announced 80 %
+    19 runtime goal_moved budget_limited
     "#);
 }
 
