@@ -133,6 +133,37 @@ async fn m6_t6_entering_plan_mode_kills_the_command_and_denies_the_write_after_i
 }
 
 #[tokio::test]
+async fn m6_entering_plan_mode_kills_the_background_command_with_all_it_started() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.say(session, "go").await;
+    let command = "sleep 600 & echo $! > child; echo $$ > shell; wait";
+    let model = answering(move |number, _| {
+        Ok(match number {
+            1 => calls(&[("shell", json!({ "command": command, "background": true }).to_string())]),
+            _ => text("It runs."),
+        })
+    });
+    let engine = world.engine(model);
+    let step = spawn_step(&engine, session);
+    let pids = [appears(&world.path("shell")).await, appears(&world.path("child")).await];
+    assert_eq!(outcome(step).await, TurnOutcome::Completed);
+    let before = world.log(session).await.len();
+    world.user.enter_plan(session).await.unwrap();
+    for pid in &pids {
+        goes(pid).await;
+    }
+    // Mode and stop are one commit: nothing stands between them.
+    let told = story_from(&world, session, before + 1).await;
+    insta::assert_snapshot!(told.lines().take(2).collect::<Vec<_>>().join("\n"), @r"
+    13 user mode_changed plan
+    14 user command_stop_requested 1
+    ");
+    engine.close().await;
+    assert!(world.view(session).await.commands.is_empty());
+}
+
+#[tokio::test]
 async fn t6_entering_plan_mode_during_a_request_stops_the_turn_and_holds_the_goal() {
     let world = World::new().await;
     let session = world.session().await;
