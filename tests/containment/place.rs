@@ -67,7 +67,8 @@ pub(crate) struct Place {
 impl Place {
     /// A place whose program asks its model at this address.
     pub(crate) fn new(base_url: &str) -> Self {
-        let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        // Commands see it, and could reach it: what lies beneath `/tmp` is not there for them.
+        let root = tempfile::tempdir_in("/var/tmp").unwrap();
         let (temp, memory) =
             (tempfile::tempdir_in("/tmp").unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
         for folder in ["workspace", "outside", "sockets", "config/zuno"] {

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::channel;
 use crate::launch::TRY;
 use crate::limits::{self, Limits};
+use crate::mounts;
 use crate::order::Report;
 use crate::profile::{Launcher, Level, Places, Sandbox};
 use crate::ruleset;
@@ -59,10 +60,13 @@ struct Trial {
 pub fn probe(launcher: &Launcher, level: Level, scratch: &Path) -> Result<Vec<Finding>, String> {
     let told = |error: io::Error| format!("{}: {error}", scratch.display());
     let scene = Scene::set(scratch, level).map_err(told)?;
+    // `/tmp` is another one in there: a program that lies in it has to be given its place.
+    let program = program(launcher);
+    let place = program.parent().filter(|place| place.starts_with(mounts::TEMP));
     let places = Places {
         workspace: scene.trial.workspace.clone(),
         temp: scratch.join("temp"),
-        writable: Vec::new(),
+        writable: place.map(Path::to_owned).into_iter().collect(),
         hidden: vec![scene.trial.hidden.clone()],
     };
     let sandbox = Sandbox::new(launcher.clone(), level, &places, Limits::default())
@@ -131,10 +135,15 @@ fn namespace(name: &str) -> PathBuf {
     fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default()
 }
 
+/// The launcher's program by its own path.
+fn program(launcher: &Launcher) -> PathBuf {
+    fs::read_link(&launcher.program).unwrap_or_else(|_| launcher.program.clone())
+}
+
 /// Runs the trial behind the walls and answers with what it printed.
 fn run(sandbox: &Sandbox, trial: &Trial) -> Result<String, String> {
     let launcher = sandbox.launcher();
-    let program = fs::read_link(&launcher.program).unwrap_or_else(|_| launcher.program.clone());
+    let program = program(launcher);
     let trial_text = serde_json::to_string(trial).map_err(|error| error.to_string())?;
     let words =
         [program.to_string_lossy().into_owned()].into_iter().chain(launcher.arguments.iter().cloned());
