@@ -70,7 +70,7 @@ properties! {
     Breakers, "breakers", "G6 G7",
         "after three turns in a row without evidence, or five that were lost, a Goal does not go on by itself";
     ChargedOnce, "charged_once", "G5",
-        "a request is charged once";
+        "an attempt at a request is charged once";
     EffectOnce, "effect_once", "T7",
         "the effect of an admitted call happens at most once, also if nobody can tell whether it did";
     AllowedOnce, "allowed_once", "I4",
