@@ -63,22 +63,23 @@ impl Connection {
     /// Reaches a server. The bound on the time is the caller's.
     pub(crate) async fn open(reach: &Reach, folder: &Path) -> Result<Self, Fault> {
         let is_too_long = Arc::new(AtomicBool::new(false));
-        let over = |process: Option<&Process>, error: String| {
-            let last_words = process.map(Process::last_words).filter(|words| !words.is_empty());
-            Fault::BrokenOff(clip(
-                &last_words.map_or(error.clone(), |words| format!("{error}; it said: {words}")),
-            ))
-        };
         match reach {
             Reach::Program { command, arguments, environment } => {
                 let (process, stdout, stdin) = Process::start(command, arguments, environment, folder)?;
                 let stdout = Messages::new(stdout, MESSAGE_BYTES, Arc::clone(&is_too_long));
                 let transport =
                     AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES);
-                let service = Client.serve(transport).await.map_err(|error| match error {
-                    _ if is_too_long.load(Ordering::Relaxed) => Fault::TooLong(MESSAGE_BYTES),
-                    error => over(Some(&process), error.to_string()),
-                })?;
+                let service = match Client.serve(transport).await {
+                    Ok(service) => service,
+                    Err(_) if is_too_long.load(Ordering::Relaxed) => {
+                        return Err(Fault::TooLong(MESSAGE_BYTES));
+                    }
+                    Err(error) => {
+                        let words = process.words_at_its_end().await;
+                        let said = if words.is_empty() { words } else { format!("; it said: {words}") };
+                        return Err(Fault::BrokenOff(clip(&format!("{error}{said}"))));
+                    }
+                };
                 Ok(Self { service, process: Mutex::new(Some(process)), is_too_long })
             }
             Reach::Http { url, token } => {
@@ -89,7 +90,8 @@ impl Connection {
                     config = config.auth_header(token.0.as_str());
                 }
                 let transport = StreamableHttpClientTransport::from_config(config);
-                let service = Client.serve(transport).await.map_err(|error| over(None, error.to_string()))?;
+                let service = Client.serve(transport).await;
+                let service = service.map_err(|error| Fault::BrokenOff(clip(&error.to_string())))?;
                 Ok(Self { service, process: Mutex::new(None), is_too_long })
             }
         }

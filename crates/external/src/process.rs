@@ -10,12 +10,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use crate::fault::{Fault, clip};
 
@@ -24,6 +26,11 @@ const WATCHED: &str = r#"{ read -r _ <&2; kill -s KILL 0; } </dev/null >/dev/nul
 
 /// Bytes of the error output that are kept to tell why a program ended. All of it is read, so that none blocks.
 const LAST_WORDS: usize = 400;
+
+/// Looks for the first of it after a connection broke off, and the time between two: a quarter of a second is long for
+/// a pipe and short for a person.
+const LOOKS: u32 = 25;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// A program that runs; killed with all that it started when dropped.
 pub(crate) struct Process {
@@ -78,6 +85,17 @@ impl Process {
         let said = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
         clip(&String::from_utf8_lossy(&said))
     }
+
+    /// The same, waited for a moment: what a program says as it ends is read beside the end of its connection.
+    pub(crate) async fn words_at_its_end(&self) -> String {
+        for _ in 0..LOOKS {
+            if !self.last_words().is_empty() {
+                break;
+            }
+            sleep(BETWEEN_LOOKS).await;
+        }
+        self.last_words()
+    }
 }
 
 /// Reads the error output for as long as the process is wanted.
@@ -105,7 +123,7 @@ impl Drop for Process {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
 

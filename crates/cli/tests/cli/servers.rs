@@ -80,7 +80,7 @@ fn c9_a_project_grants_no_tool_of_a_server_without_trust() {
 #[test]
 fn what_is_not_as_the_rules_have_it_is_said_and_stops_no_run() {
     let world = world();
-    let rules = "[mcp.broken]\ncommand = \"sh\"\nargs = [\"-c\", \"echo no licence >&2\"]\n\
+    let rules = "[mcp.broken]\ncommand = \"sh\"\nargs = [\"-c\", \"read -r _; echo no licence >&2\"]\n\
         [[permissions]]\nverdict = \"allow\"\ntool = \"demo/other\"\n\
         [[permissions]]\nverdict = \"allow\"\ntool = \"broken/x\"\n\
         [[permissions]]\nverdict = \"ask\"\ntool = \"gone/x\"\n";
