@@ -12,8 +12,8 @@ use domain::{
     Timestamp,
 };
 use runtime::{
-    Asking, Engine, Model, NewGoal, PlanAccepted, Prompt, Scope, SessionView, Sessions, Sight, Step, Tool,
-    Toolbox, TurnLimits, UserDoor, Workplace, Workshop,
+    Asking, Engine, Inspection, Model, NewGoal, PlanAccepted, Prompt, Scope, SessionView, Sessions, Sight,
+    Step, Tool, Toolbox, TurnLimits, UserDoor, Workplace, Workshop,
 };
 use serde_json::{Value, json};
 use store::{Clock, ManualClock, Store, StoreUrl, SystemClock};
@@ -291,6 +291,10 @@ impl Workshop for Shop {
         let toolbox = Toolbox::new(root, all, self.allowed.clone(), Arc::clone(&self.rules));
         let toolbox = toolbox.with_instructions(guidance.instructions());
         Ok(Workplace { toolbox, inspection: workspace, limits: self.limits })
+    }
+
+    async fn inspect(&self, root: &str) -> std::io::Result<Arc<dyn Inspection>> {
+        Ok(Arc::new(tools::Workspace::open(Path::new(root)).map_err(std::io::Error::other)?))
     }
 }
 

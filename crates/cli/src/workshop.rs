@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use domain::{Capability, CapabilitySet};
 use external::Servers;
-use runtime::{Sight, Toolbox, TurnLimits, Workplace, Workshop};
+use runtime::{Inspection, Sight, Toolbox, TurnLimits, Workplace, Workshop};
 use store::StoreUrl;
 use tools::{Guidance, Workspace};
 
@@ -98,5 +98,9 @@ impl Workshop for LocalWorkshop {
             inspection: files,
             limits: TurnLimits { max_requests, proposed_budgets: budgets, confinement: Some(confinement) },
         })
+    }
+
+    async fn inspect(&self, workspace: &str) -> io::Result<Arc<dyn Inspection>> {
+        Ok(Arc::new(Workspace::open(Path::new(workspace)).map_err(io::Error::other)?))
     }
 }

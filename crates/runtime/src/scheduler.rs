@@ -218,8 +218,8 @@ impl Engine {
     async fn look_at_file(&self, session: SessionId) -> Result<(), EngineError> {
         let Some(look) = self.sessions.file_to_look_at(session).await? else { return Ok(()) };
         // What cannot be read is as good as gone, with or without its workspace: the agent is to look at it.
-        let found = match self.workshop.open(&look.workspace).await {
-            Ok(place) => place.inspection.file_version(look.path.as_str()).await,
+        let found = match self.workshop.inspect(&look.workspace).await {
+            Ok(inspection) => inspection.file_version(look.path.as_str()).await,
             Err(error) => Err(error),
         };
         let found = found.unwrap_or_else(|error| {
@@ -230,7 +230,7 @@ impl Engine {
     }
 
     async fn recover(&self, session: SessionId, workspace: &str) -> Result<Step, EngineError> {
-        let Workplace { inspection, .. } = self.open(workspace).await?;
+        let inspection = self.workshop.inspect(workspace).await.map_err(cannot_open(workspace))?;
         match self.sessions.recover(session, inspection.as_ref()).await? {
             Recovery::Recovered { events } => Ok(self.recovered(session, events)),
             Recovery::OwnerIsAlive { until } => Ok(Step::Busy { until }),
@@ -239,7 +239,8 @@ impl Engine {
     }
 
     async fn run(&self, session: SessionId, workspace: &str, scope: Scope) -> Result<Step, EngineError> {
-        let Workplace { toolbox, inspection, limits } = self.open(workspace).await?;
+        let place = self.workshop.open(workspace).await.map_err(cannot_open(workspace))?;
+        let Workplace { toolbox, inspection, limits } = place;
         let admitted = self.sessions.admit(session, self.model.name(), scope, limits).await;
         let turn = match admitted {
             Ok(turn) => turn,
@@ -267,9 +268,8 @@ impl Engine {
             Driven::LeaseLost => Ok(Step::Busy { until: self.sessions.now() }),
         }
     }
+}
 
-    async fn open(&self, workspace: &str) -> Result<Workplace, EngineError> {
-        let opened = self.workshop.open(workspace).await;
-        opened.map_err(|source| EngineError::Workspace { path: workspace.to_owned(), source })
-    }
+fn cannot_open(workspace: &str) -> impl Fn(std::io::Error) -> EngineError + '_ {
+    move |source| EngineError::Workspace { path: workspace.to_owned(), source }
 }

@@ -14,9 +14,13 @@ use crate::toolbox::Toolbox;
 pub trait Workshop: Send + Sync {
     /// What turns in this workspace work with.
     async fn open(&self, workspace: &str) -> std::io::Result<Workplace>;
+
+    /// A look at the files of this workspace and nothing else: recovery and waits need no tools, and must not depend on
+    /// what tools take to start.
+    async fn inspect(&self, workspace: &str) -> std::io::Result<Arc<dyn Inspection>>;
 }
 
-/// A workspace that is open for a turn, for recovery or for a look.
+/// A workspace that is open for a turn.
 #[derive(Clone)]
 pub struct Workplace {
     /// The tools, and what is allowed of them.

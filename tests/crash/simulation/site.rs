@@ -177,6 +177,10 @@ impl Workshop for Shop {
     async fn open(&self, _: &str) -> std::io::Result<Workplace> {
         Ok(self.0.clone())
     }
+
+    async fn inspect(&self, _: &str) -> std::io::Result<Arc<dyn Inspection>> {
+        Ok(Arc::clone(&self.0.inspection))
+    }
 }
 
 /// Moves the clock to the end of each wait between two attempts as soon as it begins, if it has one.
