@@ -338,8 +338,8 @@ fn ask(arguments: &Arguments<'_>) -> Result<NewRequest, Rejection> {
         Some(Value::Array(list)) if list.len() <= OPTIONS => {
             let option = |value: &Value| match value.as_str().map(AnswerOption::parse) {
                 Some(Ok(option)) => Ok(option),
-                Some(Err(fault)) => Err(invalid("I4", &format!("an option {fault}"))),
-                None => Err(invalid("I4", "each option must be text")),
+                Some(Err(fault)) => Err(invalid("I4", &format!("an entry of `options` {fault}"))),
+                None => Err(invalid("I4", "each entry of `options` must be text")),
             };
             list.iter().map(option).collect::<Result<_, _>>()?
         }

@@ -225,10 +225,8 @@ impl<'a> Property<'a> {
     /// The value as this key wants it.
     fn fit(&self, value: Value) -> Result<Value, String> {
         match (self.kind, &value) {
-            ("string", Value::String(_))
-            | ("boolean", Value::Bool(_))
-            | ("array", Value::Array(_))
-            | ("any", _) => Ok(value),
+            ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("any", _) => Ok(value),
+            ("array", Value::Array(items)) if items.iter().all(Value::is_string) => Ok(value),
             // One thing alone is a list of one.
             ("array", Value::String(_)) => Ok(Value::Array(vec![value])),
             ("integer", Value::Number(number)) => match whole(number) {
@@ -356,6 +354,15 @@ mod tests {
             let text = refused(json!({ "path": "a", "old": "b", "timeout": number }));
             assert!(text.contains("`timeout_ms`: sent"), "{number}: {text}");
         }
+    }
+
+    #[test]
+    fn a_list_of_other_things_than_strings_is_refused_by_its_key() {
+        let list = Property { name: "needs", kind: "array", required: false };
+        assert_eq!(list.fit(json!(["a"])), Ok(json!(["a"])));
+        assert_eq!(list.fit(json!("a")), Ok(json!(["a"])));
+        let told = list.fit(json!(["a", null])).unwrap_err();
+        assert_eq!(told, "`needs`: sent [\"a\",null], expected a list of strings");
     }
 
     #[test]

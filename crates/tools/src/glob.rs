@@ -89,9 +89,7 @@ impl Tool for Glob {
                 let _ = writeln!(text, "[no file matches {}]", arguments.pattern);
             }
             text.push_str(&left_out(hidden));
-            if walked.cut_off {
-                text.push_str("[incomplete: the tree is too big to walk as a whole; give a path]\n");
-            }
+            text.push_str(&walked.remarks());
             text.truncate(text.trim_end().len());
             ToolOutput::ok(text)
         }))
@@ -152,6 +150,29 @@ mod tests {
         check("*.rs", "src/lib.rs", "src/lib.rs").await;
         check("*.zig", ".", "[no file matches *.zig]").await;
         check("*.rs", "target", "target/out.rs").await;
+    }
+
+    #[tokio::test]
+    async fn a_pipe_in_the_place_of_ignore_rules_keeps_nobody_waiting() {
+        let fixture = Fixture::new();
+        fixture.write("a/file", "x");
+        fixture.write("b/deep/file", "x");
+        let pipe = |name: &str| {
+            assert!(std::process::Command::new("mkfifo").arg(fixture.path(name)).status().unwrap().success());
+        };
+        pipe("b/.ignore");
+        let left_out = "[1 directory left out: .gitignore or .ignore there is no plain file]";
+        let text = fixture.ok("glob", json!({ "pattern": "*" })).await;
+        assert_eq!(text, format!("a/file\n{left_out}"));
+        let text = fixture.ok("grep", json!({ "pattern": "x" })).await;
+        assert_eq!(text, format!("a/file:1:x\n{left_out}"));
+        let text = fixture.refused("grep", json!({ "pattern": "x", "path": "b" })).await;
+        assert!(text.contains("b/.ignore is no plain file of ignore rules"), "{text}");
+        fixture.write(".git/HEAD", "ref: refs/heads/main\n");
+        let text = fixture.refused("grep", json!({ "pattern": "x", "path": "b/deep" })).await;
+        assert!(text.contains("b/.ignore is no plain file of ignore rules"), "{text}");
+        pipe(".git/info");
+        assert_eq!(fixture.ok("glob", json!({ "pattern": "a/*" })).await, format!("a/file\n{left_out}"));
     }
 
     #[tokio::test]

@@ -188,9 +188,7 @@ impl Search {
             let _ = writeln!(text, "[{} could not be searched]", count(skipped, "file"));
         }
         text.push_str(&left_out(hidden));
-        if walked.cut_off {
-            text.push_str("[incomplete: the tree is too big to walk as a whole; give a path]\n");
-        }
+        text.push_str(&walked.remarks());
         text.truncate(text.trim_end().len());
         Ok(text)
     }

@@ -19,6 +19,7 @@ mod list_dir;
 mod load_skill;
 mod read_file;
 mod replacement;
+mod rule_files;
 mod secrets;
 mod seen;
 mod shell;

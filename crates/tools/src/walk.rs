@@ -1,14 +1,18 @@
 //! Walking the files that are worth searching: those that git would not ignore.
 
+use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 use runtime::ToolFault;
 use tokio_util::sync::CancellationToken;
 
+use crate::rule_files::odd_one_in;
+use crate::words::count;
 use crate::workspace::Workspace;
 
 /// Entries looked at in one walk, some ten seconds of it. Beyond, the answer says that it is incomplete.
@@ -29,6 +33,23 @@ pub(crate) struct Met<'a> {
 pub(crate) struct Walked {
     /// Whether it gave up at its bound.
     pub(crate) cut_off: bool,
+    /// Folders that it did not enter, since their rules cannot be read.
+    pub(crate) odd: u64,
+}
+
+impl Walked {
+    /// What an answer says of a walk that did not see everything.
+    pub(crate) fn remarks(&self) -> String {
+        let mut text = String::new();
+        if self.cut_off {
+            text.push_str("[incomplete: the tree is too big to walk as a whole; give a path]\n");
+        }
+        if self.odd > 0 {
+            let folders = count(self.odd, "directory");
+            let _ = writeln!(text, "[{folders} left out: .gitignore or .ignore there is no plain file]");
+        }
+        text
+    }
 }
 
 /// Calls `visit` for every file at or below `start`, in order of path, until it breaks.
@@ -47,20 +68,41 @@ pub(crate) fn files(
     // Outside of any repository, rules above the start are somebody else's: a home directory full of ignored
     // configuration must not hide a project in it.
     let in_repository = absolute.ancestors().any(|ancestor| ancestor.join(".git").exists());
+    let entered = absolute.ancestors().skip(usize::from(!absolute.is_dir()));
+    let read = if in_repository { usize::MAX } else { usize::from(absolute.is_dir()) };
+    if let Some(odd) = entered.take(read).find_map(odd_one_in) {
+        return Err(format!(
+            "{} is no plain file of ignore rules, so nothing beneath its directory is searched; list_dir and read_file \
+             work there",
+            odd.display()
+        ));
+    }
+    let odd = Arc::new(AtomicU64::new(0));
+    let left_out = Arc::clone(&odd);
     let walk = WalkBuilder::new(&absolute)
         .hidden(false)
         .require_git(in_repository)
         .parents(in_repository)
         .follow_links(false)
-        .filter_entry(|entry| entry.file_name() != ".git")
+        .filter_entry(move |entry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            if entry.file_name() == ".git" {
+                return false;
+            }
+            let is_odd = is_folder && odd_one_in(entry.path()).is_some();
+            left_out.fetch_add(u64::from(is_odd), Ordering::Relaxed);
+            !is_odd
+        })
         .sort_by_file_path(Path::cmp)
         .build();
+    let mut cut_off = false;
     for (walked, entry) in (0..).zip(walk) {
         if stop.is_cancelled() {
             return Err("stopped".into());
         }
         if walked >= MAX_WALKED {
-            return Ok(Walked { cut_off: true });
+            cut_off = true;
+            break;
         }
         // Unreadable directories are left out, as if they were ignored.
         let Ok(entry) = entry else { continue };
@@ -76,7 +118,7 @@ pub(crate) fn files(
             break;
         }
     }
-    Ok(Walked { cut_off: false })
+    Ok(Walked { cut_off, odd: odd.load(Ordering::Relaxed) })
 }
 
 /// A glob over paths from where a walk starts. Without a `/` it is about the name alone, at any depth.

@@ -48,7 +48,7 @@ impl Repository {
     pub(super) fn object(&self, revision: &str) -> Result<gix::Object<'_>, String> {
         let sent = revision;
         let revision = sent.trim();
-        if revision.len() > MAX_BYTES {
+        if sent.len() > MAX_BYTES {
             return Err(format!("the revision is longer than {MAX_BYTES} bytes"));
         }
         if revision.starts_with('-') {

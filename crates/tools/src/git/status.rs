@@ -83,7 +83,7 @@ impl Question for Status {
             };
             rows.set(path.as_bstr(), letters);
         }
-        let cut_off = untracked(around, &index, &mut rows)?;
+        let remarks = untracked(around, &index, &mut rows)?;
         let rows = rows.by_path;
 
         let mut text = branch(repository);
@@ -98,11 +98,7 @@ impl Question for Status {
         }
         text.push_str(&left_out(hidden.len() as u64));
         text.push_str(&work_tree.unsure());
-        if cut_off {
-            text.push_str(
-                "[incomplete: the tree is too big to look for untracked files as a whole; give a path]\n",
-            );
-        }
+        text.push_str(&remarks);
         text.truncate(text.trim_end().len());
         Ok(text)
     }
@@ -146,13 +142,13 @@ impl Rows<'_> {
     }
 }
 
-/// Files that git neither tracks nor ignores; a folder without any tracked one is named as a whole. Tells whether
-/// the search was cut off.
-fn untracked(around: &Around<'_>, index: &File, rows: &mut Rows<'_>) -> Result<bool, String> {
+/// Files that git neither tracks nor ignores; a folder without any tracked one is named as a whole. Gives what
+/// is to be said of the search.
+fn untracked(around: &Around<'_>, index: &File, rows: &mut Rows<'_>) -> Result<String, String> {
     let exists = around.workspace.dir().symlink_metadata(around.path).is_ok();
     // A path that goes through a link is not a path of the repository.
     if !exists || around.workspace.resolve(around.path).is_ok_and(|real| real != around.path) {
-        return Ok(false);
+        return Ok(String::new());
     }
     let walked = walk::files(around.workspace, around.path, around.stop, |met| {
         let full = around.repository.full(met.path);
@@ -174,7 +170,7 @@ fn untracked(around: &Around<'_>, index: &File, rows: &mut Rows<'_>) -> Result<b
         }
         ControlFlow::Continue(())
     })?;
-    Ok(walked.cut_off)
+    Ok(walked.remarks())
 }
 
 /// The line about the branch, and one about what is going on.

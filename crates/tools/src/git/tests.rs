@@ -297,6 +297,9 @@ async fn a_revision_that_is_none_is_answered_with_the_nearest() {
         fixture.refused("git_diff", json!({ "rev": "v1..v2.0" })).await,
         fixture.refused("git_show", json!({ "rev": "HEAD^{tree}" })).await,
     ];
+    // What surrounds a revision is no way around its bound.
+    let padded = json!({ "rev": " ".repeat(501) });
+    assert_eq!(fixture.refused("git_show", padded).await, "the revision is longer than 500 bytes");
     insta::assert_snapshot!(texts.join("\n"), @r"
     unknown revision master; the nearest refs are: main, feature/login, v1.0; HEAD~N counts back from the latest commit
     unknown revision login; the nearest refs are: feature/login, main, v1.0; HEAD~N counts back from the latest commit
