@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use domain::CallOutcome;
 use serde_json::Value;
-use tests::{OpenAiServer, Reply, Unprompted, World, answering, calls, text};
+use tests::{
+    OpenAiServer, Record, Reply, Unprompted, World, answering, calls, difference, record_tree, text,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::cases::{self, Call};
-use crate::outside::{Record, difference, record_tree};
 use crate::place::Place;
 
 /// Calls in one response.

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tests::Zuno;
+use tests::{Record, Zuno, record_tree};
 
-use crate::outside::{Listeners, Record, Victim, record_tree, survivors};
+use crate::outside::{Listeners, Victim, survivors};
 
 /// Stands in the configuration, in the store, in the environment and in another process, and must come back in no answer.
 pub(crate) const SECRET: &str = "4f6b1c-not-for-commands";

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use domain::Mode;
 use serde_json::{Value, json};
-use tests::{OpenAiServer, Reply};
+use tests::{OpenAiServer, Record, Reply, difference};
 
-use crate::outside::{PROCESS, Record, difference};
+use crate::outside::PROCESS;
 use crate::place::{Place, SECRET};
 
 /// Calls of one turn; a turn has 250 at most, and its requests repeat what was said in it.

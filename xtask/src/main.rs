@@ -1,4 +1,4 @@
-//! The project's own checks: `cargo xtask layers | tidy | rules | test | prove | containment | ci`.
+//! The project's own checks: `cargo xtask layers | tidy | rules | test | fuzz | prove | containment | ci`.
 //!
 //! Each check is pure over data that `workspace` collected, so each is tested on small trees held in memory.
 
@@ -6,6 +6,7 @@
 
 mod containment;
 mod error;
+mod fuzz;
 mod layers;
 mod prove;
 mod rules;
@@ -29,6 +30,8 @@ Verbs:
   tidy              the house rules over every tracked file
   rules [--json]    semantic rules, their status and the tests that prove them
   test              build, run every test, then the doctests, each part timed
+  fuzz [--smoke] [--seconds N] [--seed S]
+                    arguments and trees drawn from a seed, for 300 s (--smoke: 20 s)
   prove [--long]    run the proofs and write docs/reference/guarantees.md (--long: the full counts)
   containment       play what agents may try to get out, and write docs/reference/containment.md
   ci [--checks]     fmt, layers, tidy, rules, clippy, deny, then test (--checks: without test)
@@ -47,6 +50,9 @@ fn main() -> ExitCode {
             Workspace::find().and_then(|workspace| rules::run(&workspace, rules::Format::Json))
         }
         ["test"] => Workspace::find().and_then(|workspace| steps::test(&workspace)),
+        ["fuzz", words @ ..] if let Some(run) = fuzz::Run::of(words) => {
+            Workspace::find().and_then(|workspace| fuzz::run(&workspace, &run))
+        }
         ["prove"] => Workspace::find().and_then(|workspace| prove::run(&workspace, prove::Effort::Plain)),
         ["prove", "--long"] => {
             Workspace::find().and_then(|workspace| prove::run(&workspace, prove::Effort::Long))
