@@ -43,7 +43,10 @@ pub(crate) enum Standing {
 
 impl Done {
     fn standing(&self) -> Standing {
-        if self.result.starts_with("not run") || self.result.starts_with("cut off by a crash; inspect") {
+        let is_lost = self.result.starts_with("cut off by a crash; inspect");
+        if is_lost && self.tool == "shell" {
+            Standing::Uncertain
+        } else if self.result.starts_with("not run") || is_lost {
             Standing::Open
         } else if self.result.contains("it cannot be told") {
             Standing::Uncertain

@@ -11,6 +11,7 @@ mod wreck;
 
 mod at_each_commit;
 mod background;
+mod behind_walls;
 mod between_commits;
 mod endurance;
 mod input;

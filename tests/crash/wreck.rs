@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use domain::{
-    CallOutcome, CallRef, CommandId, Event, EventBody, InputKind, ModelCall, SessionId, TurnNumber,
+    CallOutcome, CallRef, CommandId, Effect, Event, EventBody, InputKind, ModelCall, SessionId, TurnNumber,
     TurnTrigger,
 };
 use serde_json::Value;
@@ -34,7 +34,7 @@ impl Wreck {
         let (open, commands) = (BTreeMap::new(), BTreeSet::new());
         let mut wreck = Self { log: Vec::new(), running: None, open, commands, owes: false };
         let mut asked: BTreeMap<CallRef, &ModelCall> = BTreeMap::new();
-        let mut admitted = BTreeSet::new();
+        let mut admitted = BTreeMap::new();
         for event in &log {
             match &event.body {
                 EventBody::TurnStarted { turn, .. } => (wreck.running, wreck.owes) = (Some(*turn), false),
@@ -44,8 +44,8 @@ impl Wreck {
                     let named = |(index, call)| (CallRef { turn: *turn, request: *request, index }, call);
                     asked.extend((0..).zip(calls).map(named));
                 }
-                EventBody::CallAdmitted { call, .. } => {
-                    admitted.insert(*call);
+                EventBody::CallAdmitted { call, effect, .. } => {
+                    admitted.insert(*call, effect);
                 }
                 EventBody::CallFinished { call, .. } => {
                     asked.remove(call);
@@ -61,8 +61,8 @@ impl Wreck {
             }
         }
         let settled = |(call, asked)| {
-            let was_admitted = admitted.contains(&call);
-            (call, if was_admitted { settlement(world, asked) } else { CallOutcome::NotRun })
+            let effect = admitted.get(&call);
+            (call, effect.map_or(CallOutcome::NotRun, |effect| settlement(world, asked, effect)))
         };
         wreck.open = asked.into_iter().map(settled).collect();
         wreck.log = log;
@@ -115,7 +115,9 @@ impl Wreck {
                 EventBody::GoalTimeCharged { .. }
                 | EventBody::GoalBudgetAnnounced { .. }
                 | EventBody::InputReturned { .. } => {}
-                EventBody::CommandEnded { command, outcome: CallOutcome::Uncertain, .. } => {
+                EventBody::CommandEnded { command, outcome, .. } => {
+                    let of_a_crash = matches!(outcome, CallOutcome::Uncertain | CallOutcome::Lost);
+                    assert!(of_a_crash, "command {command} {}:\n{told}", outcome.name());
                     cut_off.insert(*command);
                 }
                 // The report of a command that was cut off, and what holds its Goal.
@@ -146,7 +148,7 @@ pub(crate) fn lost(log: &[Event]) -> Vec<TurnNumber> {
 }
 
 /// How an admitted call without a result has to be settled, going by what is on disk.
-fn settlement(world: &World<SystemClock>, call: &ModelCall) -> CallOutcome {
+fn settlement(world: &World<SystemClock>, call: &ModelCall, effect: &Effect) -> CallOutcome {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
     let text = |key: &str| arguments[key].as_str().unwrap();
     let on_disk = |path: &str| fs::read_to_string(world.path(path)).unwrap_or_default();
@@ -154,6 +156,8 @@ fn settlement(world: &World<SystemClock>, call: &ModelCall) -> CallOutcome {
         "write_file" => on_disk(text("path")) == text("content"),
         "edit_file" => on_disk(text("path")).contains(text("new_string")),
         "read_file" => return CallOutcome::Lost,
+        // Within walls it changed nothing but the workspace, and there looking tells.
+        "shell" if *effect == (Effect::Command { confined: true }) => return CallOutcome::Lost,
         "shell" => return CallOutcome::Uncertain,
         other => panic!("{other} commits together with its admission"),
     };

@@ -23,6 +23,7 @@ pub struct Zuno {
     home: PathBuf,
     store: PathBuf,
     workspace: PathBuf,
+    sandbox: &'static str,
     started: AtomicU32,
 }
 
@@ -64,7 +65,13 @@ impl Zuno {
     /// For the store `zuno.db` and the folder `workspace` of a home of its own.
     pub fn at(home: &Path) -> Self {
         let (store, workspace) = (home.join("zuno.db"), home.join("workspace"));
-        Self { home: home.to_owned(), store, workspace, started: AtomicU32::new(0) }
+        Self { home: home.to_owned(), store, workspace, sandbox: "off", started: AtomicU32::new(0) }
+    }
+
+    /// Puts every wall around commands. The configuration is written by what is called after it.
+    #[must_use]
+    pub fn within_walls(self) -> Self {
+        Self { sandbox: "full", ..self }
     }
 
     /// Makes `main` the default model, reached at this address by the protocol `openai-chat`.
@@ -86,11 +93,11 @@ impl Zuno {
         )
     }
 
-    /// Commands run without a sandbox: what one did whose worker was killed is then uncertain (T7), and the processes of
-    /// it have numbers that a test can look for.
+    /// Commands run without a sandbox unless a test asks for one: what one did whose worker was killed is then uncertain
+    /// (T7), and the processes of it have numbers that a test can look for.
     fn with_config(self, toml: &str) -> Self {
         fs::create_dir_all(self.config_folder()).unwrap();
-        let toml = format!("{toml}\n[sandbox]\nlevel = \"off\"\n");
+        let toml = format!("{toml}\n[sandbox]\nlevel = \"{}\"\n", self.sandbox);
         fs::write(self.config_folder().join("zuno.toml"), toml).unwrap();
         self
     }

@@ -49,7 +49,7 @@ pub struct World<C = ManualClock> {
 impl World<ManualClock> {
     /// A world in which time stands still until it is moved.
     pub async fn new() -> Self {
-        Self::with_clock(ManualClock::new(START)).await
+        Self::with_clock(ManualClock::new(START), home()).await
     }
 
     /// From here on moves the clock to the end of each wait between two attempts at a request, as soon as one begins.
@@ -66,14 +66,18 @@ impl World<ManualClock> {
 impl World<SystemClock> {
     /// A world with the machine's clock.
     pub async fn in_real_time() -> Self {
-        Self::with_clock(SystemClock).await
+        Self::with_clock(SystemClock, home()).await
+    }
+
+    /// The same on a disk that commands behind walls see: what lies beneath `/tmp` or `/dev/shm` is not there for them.
+    pub async fn in_sight_of_commands() -> Self {
+        Self::with_clock(SystemClock, tempfile::tempdir_in("/var/tmp").unwrap()).await
     }
 }
 
 impl<C: Clock + 'static> World<C> {
-    async fn with_clock(clock: C) -> Self {
+    async fn with_clock(clock: C, home: TempDir) -> Self {
         let clock = Arc::new(clock);
-        let home = home();
         std::fs::create_dir(home.path().join("workspace")).unwrap();
         let url = StoreUrl::Sqlite(home.path().join("zuno.db"));
         let store = Store::open(&url, Arc::clone(&clock) as Arc<dyn Clock>).await.unwrap();
