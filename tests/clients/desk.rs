@@ -1,5 +1,6 @@
 //! A person's desk: a git repository with a small project, a configured model and a shell to type `zuno` into.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -141,6 +142,11 @@ pub(crate) fn files_beneath(folder: &Path) -> Vec<PathBuf> {
         if path.is_dir() { files.extend(files_beneath(&path)) } else { files.push(path) }
     }
     files
+}
+
+/// Every file beneath a folder with its bytes.
+pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    files_beneath(folder).into_iter().map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
 }
 
 /// Checks that no file lies beneath a folder.

@@ -10,5 +10,6 @@ mod demo;
 mod interrupt;
 mod job;
 mod looking;
+mod planning;
 mod provider;
 mod queue;

@@ -1,14 +1,15 @@
 //! `zuno mode`: show it, enter Plan mode, start work.
 
 use clap::{Args, Subcommand};
-use domain::Revision;
-use runtime::{GoalView, ModeView, PlanView, SessionView};
+use domain::{Revision, Timestamp};
+use runtime::{GoalView, ModeView, Outlook, PlanView, SessionView};
 use serde::Serialize;
 
 use crate::args::OfSession;
 use crate::context::Context;
 use crate::exit::{CliError, Exit};
-use crate::render;
+use crate::input;
+use crate::render::{self, Hints};
 use crate::verbs::plan::parse_revision;
 
 /// What to do with the mode.
@@ -30,6 +31,9 @@ pub(crate) struct WorkArgs {
     /// Refuse if the plan is at another revision than the one that was read
     #[arg(long, value_name = "N", value_parser = parse_revision)]
     expected_plan_revision: Option<Revision>,
+    /// Queue this prompt together with the change, for the first turn in Work mode; `-` reads it from stdin
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
 }
 
 /// The mode after a change, with what the change is about.
@@ -39,6 +43,7 @@ struct Changed {
     mode: ModeView,
     plan: Option<PlanView>,
     goal: Option<GoalView>,
+    outlook: Outlook,
 }
 
 /// Runs it.
@@ -52,20 +57,29 @@ pub(crate) async fn run(context: &Context, verb: ModeVerb) -> Result<Exit, CliEr
         }
         ModeVerb::Plan(of) => {
             let session = context.session(&opened, of).await?;
-            answer(context, opened.door.enter_plan(session).await?)?;
+            let view = opened.door.enter_plan(session).await?;
+            answer(context, view, opened.sessions.now(), false)?;
         }
         ModeVerb::Work(args) => {
             let session = context.session(&opened, args.of).await?;
-            answer(context, opened.door.start_work(session, args.expected_plan_revision, None).await?)?;
+            let prompt = match &args.prompt {
+                Some(argument) => Some(input::text("I1", "prompt", &input::prompt(argument).await?)?),
+                None => None,
+            };
+            let has_prompt = prompt.is_some();
+            let view = opened.door.start_work(session, args.expected_plan_revision, prompt).await?;
+            answer(context, view, opened.sessions.now(), has_prompt)?;
         }
     }
     Ok(Exit::Done)
 }
 
-fn answer(context: &Context, view: SessionView) -> Result<(), CliError> {
+/// Shows what changed, and after a prompt also who runs it: the command itself starts no turn.
+fn answer(context: &Context, view: SessionView, now: Timestamp, has_prompt: bool) -> Result<(), CliError> {
+    let next = render::next_lines(&view, Hints::of(view.session), now);
     let mode = view.mode_view();
-    let changed =
-        Changed { mode, plan: view.plan, goal: view.goal.filter(|goal| !goal.state().is_terminal()) };
+    let goal = view.goal.filter(|goal| !goal.state().is_terminal());
+    let changed = Changed { mode, plan: view.plan, goal, outlook: view.outlook };
     context.out.answer(&changed, || {
         let plan = match &changed.plan {
             None => "no plan".to_owned(),
@@ -73,6 +87,8 @@ fn answer(context: &Context, view: SessionView) -> Result<(), CliError> {
         };
         let goal = changed.goal.as_ref();
         let goal = goal.map(|goal| format!("Goal: {}\n", render::status_words(&goal.status)));
-        format!("{}\n{plan}\n{}", render::mode(&changed.mode), goal.unwrap_or_default())
+        let next = has_prompt.then(|| format!("next: {}", render::paragraphs(6, &next)));
+        let (goal, next) = (goal.unwrap_or_default(), next.unwrap_or_default());
+        format!("{}\n{plan}\n{goal}{next}", render::mode(&changed.mode))
     })
 }

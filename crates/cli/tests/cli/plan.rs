@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{World, plain};
 
 const FIRST: &str = r#"{"title": "Implement session export", "steps": [
     {"id": "inspect", "title": "Inspect durable state", "status": "in_progress"},
@@ -275,4 +275,25 @@ fn m4_start_work_shows_the_plan_and_checks_the_revision_that_was_read() {
     work (agent orchestrator)
     plan: Implement session export, revision 1, 0 of 3 completed
     ");
+}
+
+#[test]
+fn m4_a_hand_over_brings_its_prompt_along_and_says_who_runs_it() {
+    let world = World::new();
+    let session = world.session();
+    update(&world, FIRST);
+    world.run(&["mode", "plan"]).expect(0);
+    let before = world.kinds(&session);
+    // Neither a stale revision nor a prompt that says nothing leaves anything behind.
+    world.run(&["mode", "work", "--expected-plan-revision", "7", "--prompt", "go"]).expect(3);
+    world.run(&["mode", "work", "--prompt", " "]).expect(3);
+    assert_eq!(world.kinds(&session), before);
+    let started = world.run_with(&["mode", "work", "--prompt", "-"], b"Go on.").expect(0).stdout;
+    insta::assert_snapshot!(plain(&started, &session), @r"
+    work (agent orchestrator)
+    plan: Implement session export, revision 1, 0 of 3 completed
+    next: an input waits for its turn
+          a worker runs it: `zuno goal run --session SHORT`
+    ");
+    assert_eq!(world.kinds(&session)[before.len()..], ["mode_changed", "input_queued"]);
 }
