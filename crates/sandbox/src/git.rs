@@ -1,8 +1,11 @@
 //! What git and Zuno would run or obey in a workspace: protected, so that a command cannot plant anything for the
 //! moment when its user calls git.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 /// Zuno's own directory in a workspace.
 const ZUNO: &str = ".zuno";
@@ -19,6 +22,9 @@ const NESTED: usize = 64;
 
 /// Directories between `modules` and a submodule's repository: the name of a submodule may hold slashes.
 const NESTED_DEPTH: usize = 4;
+
+/// Longest file that points somewhere: twice the longest path of a system.
+const POINTER_BYTES: u64 = 8192;
 
 /// What a workspace needs beside being writable.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -108,11 +114,47 @@ fn linked_worktree(git: &Path, guarded: &mut Guarded) {
 
 /// The path that a file of git holds on its first line.
 fn told(file: &Path, key: Option<&str>) -> Option<PathBuf> {
-    if !fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() < 8192) {
+    let is_small = |found: fs::Metadata| found.is_file() && found.len() < POINTER_BYTES;
+    if !fs::metadata(file).is_ok_and(is_small) {
         return None;
     }
-    let text = fs::read_to_string(file).ok()?;
+    // Should a pipe take its place in this moment, nobody waits for its other end.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = File::from(rustix::fs::open(file, flags, Mode::empty()).ok()?);
+    let found = opened.metadata().ok()?;
+    // Files of the kernel have no length, and some of them wait: beyond the length nothing is read.
+    let length = found.len();
+    let mut text = String::new();
+    is_small(found).then(|| opened.take(length).read_to_string(&mut text))?.ok()?;
     let path = text.lines().next()?;
     let path = key.map_or(Some(path), |key| path.strip_prefix(key))?.trim();
     file.parent()?.join(path).canonicalize().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_pointer_without_end_keeps_nobody_waiting() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        fs::create_dir(at("own")).unwrap();
+        fs::write(at(".git"), "gitdir: own\n").unwrap();
+        let told_of = |name: &str| told(&at(name), None);
+        fs::write(at("file"), "own\n").unwrap();
+        assert_eq!(told_of("file"), at("own").canonicalize().ok());
+        assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        for (name, target) in
+            [("a", "pipe"), ("b", "/dev/zero"), ("c", "/proc/kmsg"), ("d", "/proc/self/stat")]
+        {
+            symlink(target, at(name)).unwrap();
+            assert_eq!(told_of(name), None, "{target}");
+        }
+        symlink("/proc/kmsg", at("own/gitdir")).unwrap();
+        let guarded = guarded(home.path());
+        assert_eq!(guarded, Guarded { protected: vec![at(".git")], writable: Vec::new() });
+    }
 }

@@ -7,6 +7,7 @@
 
 mod blame;
 mod changes;
+mod contents;
 mod diff;
 mod log;
 mod patch;

@@ -17,6 +17,7 @@ mod guard;
 mod guidance;
 mod list_dir;
 mod load_skill;
+mod plain_file;
 mod read_file;
 mod replacement;
 mod rule_files;

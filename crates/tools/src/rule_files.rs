@@ -1,11 +1,14 @@
 //! Files of ignore rules that can be read to their end.
 //!
-//! The library that walks a tree opens them by name, whatever they are: a pipe in their place would keep it waiting for
-//! ever, and a link to a device would fill the memory. So each folder is looked at before the library enters it.
+//! The library that walks a tree opens them by name, whatever they are. So each folder is looked at before the library
+//! enters it.
 
-use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::plain_file;
 
 /// Longest file of rules, and of a pointer of git: far beyond those that people write.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -14,7 +17,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 const NAMES: [&str; 2] = [".ignore", ".gitignore"];
 
 /// What begins the text of a `.git` that is a file.
-const POINTER: &str = "gitdir: ";
+const POINTER: &[u8] = b"gitdir: ";
 
 /// The first of a folder's rule files that cannot be read like a file, if there is one.
 pub(crate) fn odd_one_in(folder: &Path) -> Option<PathBuf> {
@@ -31,32 +34,33 @@ fn odd_one_of_git(dot: &Path) -> Option<PathBuf> {
     if is_odd(dot) {
         return Some(dot.to_owned());
     }
-    let git_dir = PathBuf::from(first_line(dot)?.strip_prefix(POINTER)?);
+    let line = first_line(dot)?;
+    let git_dir = Path::new(OsStr::from_bytes(line.strip_prefix(POINTER)?));
     let pointer = git_dir.join("commondir");
     if is_odd(&pointer) {
         return Some(pointer);
     }
-    exclude(&git_dir.join(first_line(&pointer)?))
+    let line = first_line(&pointer)?;
+    let common = Path::new(OsStr::from_bytes(&line));
+    // Without a dot it is from where this process runs.
+    exclude(&if line.starts_with(b".") { git_dir.join(common) } else { common.to_owned() })
 }
 
-/// Whether it is there and may have no end. A link to an empty file counts: files of the kernel have no length, and
-/// some of them wait.
 fn is_odd(path: &Path) -> bool {
-    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-    fs::metadata(path).is_ok_and(|found| {
-        let is_plain = found.is_file() && found.len() <= MAX_BYTES && (found.len() > 0 || !is_link);
-        // A folder cannot be read at all, so nothing waits for it.
-        !is_plain && !found.is_dir()
-    })
+    plain_file::odd(path, MAX_BYTES).is_some()
 }
 
-fn first_line(path: &Path) -> Option<String> {
-    let file = File::open(path).ok()?.take(MAX_BYTES);
-    BufReader::new(file).lines().next()?.ok()
+/// As the library reads it: up to the end of the line.
+fn first_line(path: &Path) -> Option<Vec<u8>> {
+    let mut content = plain_file::read(path, MAX_BYTES).ok()?;
+    content.truncate(content.iter().position(|byte| *byte == b'\n').unwrap_or(content.len()));
+    content.truncate(content.len() - usize::from(content.ends_with(b"\r")));
+    Some(content)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -69,7 +73,7 @@ mod tests {
             let found = odd_one_in(&fixture.path(folder))?;
             Some(found.strip_prefix(fixture.root()).unwrap().display().to_string())
         };
-        let pointed = format!("{POINTER}{}\n", fixture.path("pointed").display());
+        let pointed = format!("gitdir: {}\n", fixture.path("pointed").display());
         fixture.write("plain/.gitignore", "");
         fixture.write("plain/.git/info/exclude", "x\n");
         fixture.write("rules", "x\n");

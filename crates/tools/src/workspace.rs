@@ -8,12 +8,13 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cap_std::fs::{Dir, File, Metadata};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt as _};
 use domain::Digest;
 use runtime::{Inspection, ToolFault};
 use sha2::{Digest as _, Sha256};
 
 use crate::call::look;
+use crate::plain_file::OPENED;
 use crate::replacement;
 use crate::seen::Seen;
 use crate::version;
@@ -154,7 +155,9 @@ pub(crate) fn open_regular(dir: &Dir, path: &Path) -> io::Result<File> {
         }
     };
     refuse_others(&dir.metadata(path)?)?;
-    let file = dir.open(path)?;
+    // Should something else take its place in this moment, that is not waited for either.
+    let file =
+        dir.open_with(path, OpenOptions::new().read(true).custom_flags(OPENED.bits().cast_signed()))?;
     refuse_others(&file.metadata()?)?;
     Ok(file)
 }

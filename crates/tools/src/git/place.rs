@@ -5,16 +5,21 @@
 //! pointer that leads out of the workspace counts only where the other end, which cannot be written from here, points
 //! back.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use gix::bstr::ByteSlice as _;
+
+use super::contents::Look;
+use super::repository::{configured, explain};
+use crate::plain_file;
+
 /// Bytes of a file that holds one path, or a few; systems take no path longer than 4096.
 const MAX_POINTER_BYTES: u64 = 64 * 1024;
-
-/// Entries of a repository that are looked at for links. `git gc` keeps far below it.
-const MAX_ENTRIES: usize = 300_000;
 
 /// Object stores that borrow from each other; git itself stops at five.
 const MAX_ALTERNATES: usize = 5;
@@ -24,6 +29,8 @@ const MAX_ALTERNATES: usize = 5;
 pub(super) struct Place {
     /// What belongs to this working tree.
     pub(super) git_dir: PathBuf,
+    /// What all working trees share: the same, for most.
+    pub(super) common_dir: PathBuf,
     /// The root of the working tree, at or above the workspace; none for a bare repository.
     pub(super) work_tree: Option<PathBuf>,
 }
@@ -53,20 +60,20 @@ pub(super) fn find(root: &Path) -> Result<Place, String> {
             })?
         };
         if let Some(git_dir) = git_dir {
-            return checked(root, Place { git_dir, work_tree: Some(folder.to_owned()) });
+            return checked(root, git_dir, Some(folder.to_owned()));
         }
     }
     let is_bare = ["HEAD", "objects", "refs"].iter().all(|name| root.join(name).exists());
     if is_bare {
-        return checked(root, Place { git_dir: root.to_owned(), work_tree: None });
+        return checked(root, root.to_owned(), None);
     }
     Err("the workspace is not in a git repository: there is no .git in it or above it".into())
 }
 
 /// Where a `.git` file points to, if the other end agrees.
 fn linked(root: &Path, folder: &Path, dot: &Path) -> Result<PathBuf, String> {
-    let text = pointer(dot).map_err(|error| failed(dot, &error))?;
-    let Some(target) = text.strip_prefix("gitdir:").map(str::trim) else {
+    let text = read(dot)?.unwrap_or_default();
+    let Some(target) = text.strip_prefix(b"gitdir:").map(|target| OsStr::from_bytes(target.trim())) else {
         return Err(format!(
             "{} is a file, but not one of git's: it does not begin with `gitdir:`",
             dot.display()
@@ -89,87 +96,68 @@ fn linked(root: &Path, folder: &Path, dot: &Path) -> Result<PathBuf, String> {
 
 /// `git worktree` keeps the path of the tree's `.git` in the repository.
 fn is_working_tree_of(git_dir: &Path, dot: &Path) -> bool {
-    let back = pointer(&git_dir.join("gitdir")).map(|back| git_dir.join(back));
-    back.and_then(|back| back.canonicalize()).is_ok_and(|back| Some(back) == dot.canonicalize().ok())
+    let back = pointer(&git_dir.join("gitdir")).ok().flatten();
+    let back = back.and_then(|back| git_dir.join(back).canonicalize().ok());
+    back.is_some_and(|back| Some(back) == dot.canonicalize().ok())
 }
 
 /// A submodule's repository knows its folder by `core.worktree`.
 fn is_submodule_of(git_dir: &Path, folder: &Path) -> bool {
     let is_modules = git_dir.components().any(|part| part == Component::Normal("modules".as_ref()));
-    let named = super::repository::configured(git_dir, "core.worktree");
+    let named = is_modules.then(|| configured(git_dir, "core.worktree").ok().flatten()).flatten();
     let named = named.and_then(|named| git_dir.join(named).canonicalize().ok());
-    is_modules && named.is_some_and(|named| Some(named) == folder.canonicalize().ok())
+    named.is_some_and(|named| Some(named) == folder.canonicalize().ok())
+}
+
+/// Where a repository keeps what its working trees share.
+pub(super) fn common_dir(git_dir: &Path) -> Result<PathBuf, String> {
+    let pointed = git_dir.join("commondir");
+    match pointer(&pointed)? {
+        Some(common) => git_dir.join(common).canonicalize().map_err(|error| failed(&pointed, &error)),
+        None => Ok(git_dir.to_owned()),
+    }
 }
 
 /// Checks everything that reading the repository follows.
-fn checked(root: &Path, place: Place) -> Result<Place, String> {
-    let git_dir = &place.git_dir;
-    let common = match pointer(&git_dir.join("commondir")) {
-        Ok(common) => git_dir.join(common).canonicalize().map_err(|error| failed(git_dir, &error))?,
-        Err(_) => git_dir.clone(),
-    };
+fn checked(root: &Path, git_dir: PathBuf, work_tree: Option<PathBuf>) -> Result<Place, String> {
+    if !git_dir.is_dir() {
+        return Err(format!("{} is no folder, so there is no repository in it", git_dir.display()));
+    }
+    let common_dir = common_dir(&git_dir)?;
     // What can be written from the workspace is not believed about what lies outside of it.
-    if git_dir.starts_with(root) && !common.starts_with(root) {
+    if git_dir.starts_with(root) && !common_dir.starts_with(root) {
         return Err(format!(
             "{} shares the repository {}, outside the workspace, so it is not read",
             git_dir.display(),
-            common.display()
+            common_dir.display()
         ));
     }
-    let allowed = [root, git_dir, &common];
-    let mut entries = 0;
-    for dir in [git_dir, &common] {
-        if dir.starts_with(root) {
-            no_links_out(dir, &allowed, &mut entries)?;
-        }
+    let mut look = Look::new(root, [root, &git_dir, &common_dir]);
+    look.through(&git_dir, "")?;
+    if common_dir != git_dir {
+        look.through(&common_dir, "")?;
     }
-    no_borrowing(&common.join("objects"), &allowed)?;
-    Ok(place)
+    borrowed(&common_dir.join("objects"), &mut look)?;
+    Ok(Place { git_dir, common_dir, work_tree })
 }
 
-/// Refuses symbolic links that leave the folders that may be read.
-fn no_links_out(dir: &Path, allowed: &[&Path], entries: &mut usize) -> Result<(), String> {
-    for entry in fs::read_dir(dir).map_err(|error| failed(dir, &error))?.flatten() {
-        *entries += 1;
-        if *entries > MAX_ENTRIES {
-            return Err("the repository has too many files to look at; the user can run `git gc`".into());
-        }
-        let Ok(kind) = entry.file_type() else { continue };
-        let path = entry.path();
-        if kind.is_symlink() {
-            let target = path.canonicalize();
-            if target.is_ok_and(|target| !allowed.iter().any(|allowed| target.starts_with(allowed))) {
-                return Err(format!(
-                    "{} leads outside the workspace, so the repository is not read",
-                    path.display()
-                ));
-            }
-        } else if kind.is_dir() && !matches!(entry.file_name().to_str(), Some("hooks" | "modules" | "lfs")) {
-            no_links_out(&path, allowed, entries)?;
-        } else if !kind.is_dir() && !kind.is_file() && entry.file_name() != "fsmonitor--daemon.ipc" {
-            return Err(format!(
-                "{} is neither file nor folder, so the repository is not read",
-                path.display()
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses object stores that borrow from outside.
-fn no_borrowing(objects: &Path, allowed: &[&Path]) -> Result<(), String> {
+/// Looks through the object stores that others borrow from, and refuses those outside.
+fn borrowed(objects: &Path, look: &mut Look<'_>) -> Result<(), String> {
     let mut stores = vec![objects.to_owned()];
     for at in 0.. {
         let Some(store) = stores.get(at).cloned() else { break };
         if at > MAX_ALTERNATES {
             return Err(format!("the repository borrows objects from more than {MAX_ALTERNATES} others"));
         }
-        let Ok(list) = pointer(&store.join("info/alternates")) else { continue };
-        for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let borrowed = store.join(line.trim_matches('"'));
-            let borrowed = borrowed.canonicalize().unwrap_or(borrowed);
-            let is_plain = !borrowed.components().any(|part| part == Component::ParentDir);
-            if !is_plain || !allowed.iter().any(|allowed| borrowed.starts_with(allowed)) {
+        if at > 0 {
+            look.through(&store, "objects")?;
+        }
+        let list = store.join("info/alternates");
+        let Some(text) = read(&list)? else { continue };
+        for path in gix::odb::alternate::parse(&text).map_err(explain)? {
+            // From the first store also in the list of another, as the library has it.
+            let Ok(borrowed) = objects.join(path).canonicalize() else { continue };
+            if !look.may_read(&borrowed) {
                 return Err(format!(
                     "the repository borrows objects from {} (objects/info/alternates), outside the workspace, so it is \
                      not read; `git repack -a -d` and then removing that file makes it stand alone",
@@ -188,17 +176,24 @@ fn inside(folder: &Path, path: &Path) -> Result<PathBuf, PathBuf> {
     if target.starts_with(folder) { Ok(target) } else { Err(target) }
 }
 
-/// The text of a small file that holds paths.
-fn pointer(path: &Path) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidData.into());
+/// The path that a small file holds; nothing if there is no such file.
+fn pointer(path: &Path) -> Result<Option<PathBuf>, String> {
+    let Some(text) = read(path)? else { return Ok(None) };
+    match text.trim_end() {
+        b"" => Err(format!("the repository cannot be read: {} is empty", path.display())),
+        text => Ok(Some(Path::new(OsStr::from_bytes(text)).to_owned())),
     }
-    let mut text = String::new();
-    fs::File::open(path)?.take(MAX_POINTER_BYTES).read_to_string(&mut text)?;
-    text.truncate(text.trim_end_matches(['\n', '\r']).len());
-    Ok(text)
 }
 
-fn failed(path: &Path, error: &io::Error) -> String {
+/// The content of a small file that holds paths; nothing if there is no such file.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    match plain_file::read(path, MAX_POINTER_BYTES) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(path, &error)),
+    }
+}
+
+pub(super) fn failed(path: &Path, error: &io::Error) -> String {
     format!("the repository cannot be read: {}: {error}", path.display())
 }

@@ -4,14 +4,20 @@
 //! any configuration file: so it knows no filter, diff driver, text conversion, monitor, hook or include, and there is
 //! nothing it could run. What is on disk in the working tree it never touches; that goes through the [`Workspace`].
 
+use std::io;
 use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::config::file::Metadata;
+use gix::config::file::init::Options;
+use gix::config::{File, Source};
 use gix::objs::{CommitRef, Data, Find, FindHeader, Header, WriteTo as _};
 use gix::{ObjectId, oid};
 use tokio_util::sync::CancellationToken;
 
 use super::place::{self, Place};
+use crate::plain_file;
+use crate::words::clip;
 use crate::workspace::Workspace;
 
 /// Memory for objects that are looked at again and again, such as trees of neighbouring commits.
@@ -19,6 +25,12 @@ const OBJECT_CACHE_BYTES: usize = 32 * 1024 * 1024;
 
 /// Objects that one call reads at most, about a minute of work.
 const MAX_READS: u64 = 3_000_000;
+
+/// Longest configuration: three lines for each of a hundred thousand branches.
+const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Characters of an explanation: several sentences and a path.
+const MAX_EXPLAINED_CHARS: usize = 2000;
 
 /// A repository as seen from a workspace.
 pub(super) struct Repository {
@@ -32,8 +44,12 @@ pub(super) struct Repository {
 impl Repository {
     /// Opens the repository that the workspace is in.
     pub(super) fn open(workspace: &Workspace) -> Result<Self, String> {
-        let Place { git_dir, work_tree } = place::find(workspace.root())?;
+        let Place { git_dir, common_dir, work_tree } = place::find(workspace.root())?;
         let mut gix = open(&git_dir)?;
+        // Should the pointer have been written anew meanwhile.
+        if gix.common_dir().canonicalize().ok() != Some(common_dir) {
+            return Err("the repository changed while it was opened; try again".into());
+        }
         gix.object_cache_size(OBJECT_CACHE_BYTES);
         let within = work_tree.as_deref().and_then(|tree| workspace.root().strip_prefix(tree).ok());
         let mut prefix = BString::from(within.unwrap_or(Path::new("")).as_os_str().as_encoded_bytes());
@@ -77,30 +93,28 @@ fn open(git_dir: &Path) -> Result<gix::Repository, String> {
         .open_path_as_is(true)
         .with_enforced_trust(gix::sec::Trust::Reduced)
         .filter_config_section(|_| false);
-    let format = |key| configured(git_dir, key).map(|format| format.to_lowercase());
-    if let Some(format) = format("extensions.objectformat").filter(|format| format != "sha1") {
+    let format = |key| Ok::<_, String>(configured(git_dir, key)?.map(|format| format.to_lowercase()));
+    if let Some(format) = format("extensions.objectformat")?.filter(|format| format != "sha1") {
         return Err(format!("the repository names objects by {format}, which is not supported; sha1 is"));
     }
-    if let Some(format) = format("extensions.refstorage").filter(|format| format != "files") {
+    if let Some(format) = format("extensions.refstorage")?.filter(|format| format != "files") {
         return Err(format!("the repository stores refs as {format}, which is not supported; files are"));
     }
     options.open(git_dir).map_err(|error| format!("the repository cannot be opened: {}", explain(error)))
 }
 
 /// A value of the repository's own configuration, read as text.
-pub(super) fn configured(git_dir: &Path, key: &str) -> Option<String> {
+pub(super) fn configured(git_dir: &Path, key: &str) -> Result<Option<String>, String> {
     let path = git_dir.join("config");
-    let path = if path.exists() {
-        path
-    } else {
-        let common = std::fs::read_to_string(git_dir.join("commondir")).ok()?;
-        git_dir.join(common.trim()).join("config")
+    let path = if path.exists() { path } else { place::common_dir(git_dir)?.join("config") };
+    let content = match plain_file::read(&path, MAX_CONFIG_BYTES) {
+        Ok(content) => content,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(place::failed(&path, &error)),
     };
-    if !path.metadata().ok()?.is_file() {
-        return None;
-    }
-    let file = gix::config::File::from_path_no_includes(path, gix::config::Source::Local).ok()?;
-    file.string(key).map(|value| value.to_str_lossy().into_owned())
+    let source = Metadata::from(Source::Local);
+    let file = File::from_bytes_no_includes(&content, source, Options::default());
+    Ok(file.ok().and_then(|file| Some(file.string(key)?.to_str_lossy().into_owned())))
 }
 
 /// The object database, for an algorithm of the library: it ends with an error once the call is stopped or has read
@@ -166,5 +180,6 @@ pub(super) fn explain(error: impl Into<gix::Error>) -> String {
         }
         source = cause.source();
     }
-    text.replace('\n', " ")
+    // Some repeat the content that they could not read.
+    clip(&text.replace('\n', " "), MAX_EXPLAINED_CHARS).into_owned()
 }

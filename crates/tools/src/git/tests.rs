@@ -1,5 +1,6 @@
 //! Repositories made by git itself, read by these tools.
 
+mod odd_files;
 mod places;
 mod programs;
 

@@ -75,7 +75,7 @@ type Case = (&'static str, fn(&Fixture));
 #[tokio::test]
 async fn pointers_out_of_the_workspace_are_refused() {
     let mut texts = Vec::new();
-    let cases: [Case; 6] = [
+    let cases: [Case; 9] = [
         ("a file", |fixture| drop(fixture.write(".git", "gitdir: ../outside/.git\n"))),
         ("a link", |fixture| symlink(fixture.outside().join(".git"), fixture.path(".git")).unwrap()),
         ("objects", |fixture| {
@@ -92,9 +92,23 @@ async fn pointers_out_of_the_workspace_are_refused() {
             let objects = fixture.outside().join(".git/objects");
             fixture.write(".git/objects/info/alternates", format!("{}\n", objects.display()));
         }),
+        ("alternates behind a comment", |fixture| {
+            git(fixture, &["init", "-q"]);
+            fixture.write(".git/objects/info/alternates", b"# caf\xe9\n../../../outside/.git/objects\n");
+        }),
+        ("quoted alternates", |fixture| {
+            git(fixture, &["init", "-q"]);
+            fixture.write(".git/objects/info/alternates", "\"../../../\\157utside/.git/objects\"\n");
+        }),
         ("commondir", |fixture| {
             git(fixture, &["init", "-q"]);
             fixture.write(".git/commondir", "../../outside/.git\n");
+        }),
+        ("commondir with a blank", |fixture| {
+            git(fixture, &["init", "-q"]);
+            fixture.write(".git/common /HEAD", "");
+            symlink(fixture.outside().join(".git"), fixture.path(".git/common")).unwrap();
+            fixture.write(".git/commondir", "common \n");
         }),
     ];
     for (name, make) in cases {
@@ -109,7 +123,10 @@ async fn pointers_out_of_the_workspace_are_refused() {
     objects: ROOT/.git/objects leads outside the workspace, so the repository is not read
     a ref: ROOT/.git/refs/heads/main leads outside the workspace, so the repository is not read
     alternates: the repository borrows objects from OUTSIDE/.git/objects (objects/info/alternates), outside the workspace, so it is not read; `git repack -a -d` and then removing that file makes it stand alone
+    alternates behind a comment: the repository borrows objects from OUTSIDE/.git/objects (objects/info/alternates), outside the workspace, so it is not read; `git repack -a -d` and then removing that file makes it stand alone
+    quoted alternates: the repository borrows objects from OUTSIDE/.git/objects (objects/info/alternates), outside the workspace, so it is not read; `git repack -a -d` and then removing that file makes it stand alone
     commondir: ROOT/.git shares the repository OUTSIDE/.git, outside the workspace, so it is not read
+    commondir with a blank: ROOT/.git shares the repository OUTSIDE/.git, outside the workspace, so it is not read
     ");
 }
 
