@@ -8,8 +8,8 @@ use std::sync::Arc;
 use agents::{PermissionRule, PermissionRules, RuleEntry, ToolAllowList, Verdict};
 use async_trait::async_trait;
 use domain::{
-    Budgets, CallOutcome, CallRef, Event, EventBody, GoalId, InputId, InputText, Objective, Seq, SessionId,
-    Timestamp,
+    Budgets, CallOutcome, CallRef, Event, EventBody, GoalId, InputId, InputText, Mode, Objective, Seq,
+    SessionId, Timestamp,
 };
 use runtime::{
     Asking, Engine, Inspection, Model, NewGoal, PlanAccepted, Prompt, Scope, SessionView, Sessions, Sight,
@@ -285,7 +285,7 @@ impl Shop {
 
 #[async_trait]
 impl Workshop for Shop {
-    async fn open(&self, root: &str) -> std::io::Result<Workplace> {
+    async fn open(&self, root: &str, _: Mode) -> std::io::Result<Workplace> {
         let workspace = tools::Workspace::open(Path::new(root)).map_err(std::io::Error::other)?;
         let workspace = Arc::new(workspace);
         let mut all = tools::all(Arc::clone(&workspace), tools::Secrets::default(), None);

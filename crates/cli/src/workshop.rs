@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use domain::{Capability, CapabilitySet};
+use domain::{Capability, CapabilitySet, Mode};
 use external::Servers;
 use runtime::{Inspection, Sight, Toolbox, TurnLimits, Workplace, Workshop};
 use store::StoreUrl;
@@ -77,7 +77,7 @@ pub(crate) fn guidance(config: &Config, files: &Workspace, workspace: &str) -> G
 
 #[async_trait]
 impl Workshop for LocalWorkshop {
-    async fn open(&self, workspace: &str) -> io::Result<Workplace> {
+    async fn open(&self, workspace: &str, mode: Mode) -> io::Result<Workplace> {
         let path = Path::new(workspace);
         let config = self.config_in(path).map_err(io::Error::other)?;
         let files = Arc::new(Workspace::open(path).map_err(io::Error::other)?);
@@ -88,9 +88,12 @@ impl Workshop for LocalWorkshop {
         let guidance = guidance(&config, &files, workspace);
         self.say_once((path.to_owned(), "texts"), &guidance.problems().collect::<Vec<_>>().join("\n"));
         tools.extend(guidance.tool());
-        let (of_servers, lines) = granted_tools(&self.servers, &config, path).await;
-        self.say_once((path.to_owned(), "servers"), &lines.join("\n"));
-        tools.extend(of_servers);
+        // Nothing of a server may run in Plan mode, and its program is outside of the sandbox from its start on.
+        if mode == Mode::Work {
+            let (of_servers, lines) = granted_tools(&self.servers, &config, path).await;
+            self.say_once((path.to_owned(), "servers"), &lines.join("\n"));
+            tools.extend(of_servers);
+        }
         let Limits { tools: allowed, permissions, max_requests, budgets, .. } = config.limits().clone();
         let toolbox = Toolbox::new(workspace, tools, allowed, Arc::new(permissions));
         Ok(Workplace {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::background::Background;
 use crate::drive::{Around, Driven, Observer, drive};
 use crate::ports::Model;
+use crate::projection::SessionView;
 use crate::recovery::Recovery;
 use crate::sessions::{CommandError, Sessions};
 use crate::workshop::{Workplace, Workshop};
@@ -201,9 +202,7 @@ impl Engine {
             NextAction::WaitUntil { at, .. } => Ok(Step::WaitUntil { at }),
             NextAction::Idle { why } => Ok(Step::Idle { why }),
             NextAction::RunGoal { .. } if scope == Scope::InputOnly => Ok(Step::GoalHeldBack),
-            NextAction::RunInput { .. } | NextAction::RunGoal { .. } => {
-                self.run(session, &view.workspace, scope).await
-            }
+            NextAction::RunInput { .. } | NextAction::RunGoal { .. } => self.run(&view, scope).await,
         }
     }
 
@@ -238,8 +237,9 @@ impl Engine {
         }
     }
 
-    async fn run(&self, session: SessionId, workspace: &str, scope: Scope) -> Result<Step, EngineError> {
-        let place = self.workshop.open(workspace).await.map_err(cannot_open(workspace))?;
+    async fn run(&self, view: &SessionView, scope: Scope) -> Result<Step, EngineError> {
+        let (session, workspace) = (view.session, view.workspace.as_str());
+        let place = self.workshop.open(workspace, view.mode).await.map_err(cannot_open(workspace))?;
         let Workplace { toolbox, inspection, limits } = place;
         let admitted = self.sessions.admit(session, self.model.name(), scope, limits).await;
         let turn = match admitted {

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::{Budgets, Confinement, REQUESTS_PER_TURN};
+use domain::{Budgets, Confinement, Mode, REQUESTS_PER_TURN};
 
 use crate::ports::Inspection;
 use crate::toolbox::Toolbox;
@@ -13,7 +13,10 @@ use crate::toolbox::Toolbox;
 #[async_trait]
 pub trait Workshop: Send + Sync {
     /// What turns in this workspace work with.
-    async fn open(&self, workspace: &str) -> std::io::Result<Workplace>;
+    ///
+    /// The mode is the session's at this moment, and tells what need not be started. It grants nothing: the mode that
+    /// binds a call is read at its admission (M6), and a turn that is admitted in Work mode by then has only the less.
+    async fn open(&self, workspace: &str, mode: Mode) -> std::io::Result<Workplace>;
 
     /// A look at the files of this workspace and nothing else: recovery and waits need no tools, and must not depend on
     /// what tools take to start.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use agents::{PermissionRule, PermissionRules, RuleEntry, ToolAllowList, Verdict};
 use async_trait::async_trait;
-use domain::{Event, EventBody, Seq, SessionId, Timestamp};
+use domain::{Event, EventBody, Mode, Seq, SessionId, Timestamp};
 use runtime::{
     Asking, Delta, Engine, Inspection, Model, Observer, Sessions, Tool, Toolbox, TurnLimits, UserDoor,
     Workplace, Workshop,
@@ -174,7 +174,7 @@ struct Shop(Workplace);
 
 #[async_trait]
 impl Workshop for Shop {
-    async fn open(&self, _: &str) -> std::io::Result<Workplace> {
+    async fn open(&self, _: &str, _: Mode) -> std::io::Result<Workplace> {
         Ok(self.0.clone())
     }
 

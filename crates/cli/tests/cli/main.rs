@@ -13,4 +13,5 @@ mod servers;
 mod surroundings;
 mod tour;
 mod trust;
+mod widening;
 mod world;
