@@ -140,7 +140,7 @@ fn a_failing_case_is_made_small_and_names_its_seed() {
     });
     let told = failure.unwrap_err();
     assert!(told.contains("1000 is too big\nthe smallest case found: 1000\n"), "{told}");
-    let seed = told.rsplit(' ').next().unwrap().parse().unwrap();
+    let seed = told.rsplit_once("\nrun it again: cargo xtask fuzz --seed ").unwrap().1.parse().unwrap();
     let again = run("numbers", Extent::time(seed, Duration::ZERO), &(0_u32..100_000), async |number| {
         if number >= 1_000 { Err(format!("{number} is too big")) } else { Ok(1) }
     });

@@ -31,10 +31,11 @@ Verbs:
   rules [--json]    semantic rules, their status and the tests that prove them
   test              build, run every test, then the doctests, each part timed
   fuzz [--smoke] [--seconds N] [--seed S]
-                    arguments and trees drawn from a seed, for 300 s (--smoke: 20 s)
+                    arguments and trees drawn from a seed, for 300 s (--smoke: the same ones each time, 20 s;
+                    a seed alone: its case again)
   prove [--long]    run the proofs and write docs/reference/guarantees.md (--long: the full counts)
   containment       play what agents may try to get out, and write docs/reference/containment.md
-  ci [--checks]     fmt, layers, tidy, rules, clippy, deny, then test (--checks: without test)
+  ci [--checks]     fmt, layers, tidy, rules, clippy, deny, then test and fuzz --smoke (--checks: neither)
   help              this text
 
 Exit codes: 0 fine, 1 a check or test failed, 2 usage.";

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{error::Error, layers, rules, tidy, workspace::Workspace};
+use crate::{error::Error, fuzz, layers, rules, tidy, workspace::Workspace};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -41,7 +41,10 @@ fn run_ci(workspace: &Workspace, scope: Scope, steps: &mut Steps) -> Result<(), 
     )?;
     match scope {
         Scope::Checks => Ok(()),
-        Scope::Everything => run_tests(workspace, steps),
+        Scope::Everything => {
+            run_tests(workspace, steps)?;
+            fuzz::steps(workspace, &fuzz::SMOKE, steps)
+        }
     }
 }
 
