@@ -190,6 +190,13 @@ fn e3_t7_a_history_cut_off_before_or_after_a_commit_loses_and_repeats_nothing() 
     tally.assert_kept();
 }
 
+/// In this one a worker falls silent in the middle of a write, and finishes it after its turn was recovered.
+#[test]
+fn t7_a_write_that_a_silent_worker_finishes_late_was_never_said_not_to_have_run() {
+    let tally = Run { seeds: 7351..=7351, crashes: Crashes::OneIn(8), controls: false }.tally();
+    tally.assert_kept();
+}
+
 #[test]
 fn the_simulation_notices_what_it_is_there_for() {
     let tally = Run { seeds: 1..=4, crashes: Crashes::None, controls: true }.tally();

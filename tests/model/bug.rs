@@ -55,6 +55,7 @@ pub(crate) enum Bug {
     EndKeepsQuestions,
     NumbersAtTheEnd,
     RecoversTheLiving,
+    BuriesTheSilent,
     ReportsStartTurns,
     LateAnswersStartTurns,
     GivesBackAfterFailure,

@@ -202,9 +202,11 @@ impl<'a> Doing<'a> {
 
     pub(crate) fn recover(&mut self, index: usize, can_look: bool) -> bool {
         let Some(turn) = self.world.running().map(|running| running.number) else { return false };
-        let owner = self.world.leases.turn.as_ref().map(|lease| &lease.owner);
-        let sees_death =
-            owner.is_some_and(World::seen_dead) || self.slice.bug == Some(Bug::RecoversTheLiving);
+        let lease = self.world.leases.turn.as_ref();
+        let is_silent = lease.is_some_and(|lease| lease.expires_at <= self.world.now);
+        let sees_death = lease.is_some_and(|lease| World::seen_dead(&lease.owner))
+            || self.slice.bug == Some(Bug::RecoversTheLiving)
+            || self.slice.bug == Some(Bug::BuriesTheSilent) && is_silent;
         let order = commands::recover(&self.world, turn, can_look, sees_death);
         self.runtime(index, order).is_ok()
     }

@@ -105,6 +105,11 @@ fn of_calls() -> Vec<Mutant> {
             deadly(goal(&[], &[Say::External])),
         ),
         mutant(
+            Bug::BuriesTheSilent,
+            "recovery takes an owner whose lease ended for a dead one, and believes that its write does not happen",
+            timed(goal(&[], &[Say::Text, Say::Write])),
+        ),
+        mutant(
             Bug::ForgetsUncertain,
             "a call that may have happened is forgotten while no Goal is active",
             deadly(bare(&[Submit, SetGoal], &[Say::External])),

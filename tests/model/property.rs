@@ -73,6 +73,8 @@ properties! {
         "an attempt at a request is charged once";
     EffectOnce, "effect_once", "T7",
         "the effect of an admitted call happens at most once, also if nobody can tell whether it did";
+    ToldNotRun, "told_not_run", "T7",
+        "a call that is said not to have run did not happen, and nobody alive is about to let it happen";
     AllowedOnce, "allowed_once", "I4",
         "a call that the user allowed is admitted at most once";
     AnsweredOnce, "answered_once", "I4",

@@ -6,8 +6,9 @@
 mod goal;
 
 use domain::{
-    CallOutcome, Effect, Event, EventBody, FailureKind, GoalId, GoalStatus, InboxRow, InputCancelReason,
-    InputId, InputKind, Mode, PauseReason, RequestEnd, RunningTurn, StopReason, TurnOutcome, TurnTrigger,
+    CallOutcome, CallRef, Effect, Event, EventBody, FailureKind, GoalId, GoalStatus, InboxRow,
+    InputCancelReason, InputId, InputKind, Mode, PauseReason, RequestEnd, RunningTurn, StopReason,
+    TurnOutcome, TurnTrigger,
 };
 use policy::{RuntimeCommand, UserCommand};
 
@@ -15,7 +16,7 @@ use crate::commands::Order;
 use crate::doing::{By, Doing};
 use crate::property::Property;
 use crate::state::{is_due_for_goal, is_spent, may_run};
-use crate::world::{World, lane};
+use crate::world::{At, CallStep, Task, World, lane};
 
 /// Turns in a row without evidence after which a Goal stops (G7).
 const WITHOUT_EVIDENCE: u8 = 3;
@@ -348,6 +349,10 @@ impl Doing<'_> {
             EventBody::InputQueued { goal_id, .. } => *goal_id,
             EventBody::RequestOpened { request } => request.goal_id,
             EventBody::CommandStarted { command } => command.goal_id,
+            EventBody::CallFinished { call, outcome, .. } => {
+                self.told_not_run(*call, *outcome);
+                None
+            }
             EventBody::RequestSettled { request, end } => {
                 let is_settled = seen.before.session.core.request(*request).is_none();
                 if matches!(end, RequestEnd::Answered { .. }) && is_settled {
@@ -362,6 +367,27 @@ impl Doing<'_> {
         };
         if of.is_some_and(|goal| Some(goal) != open) {
             self.breaks(Property::AfterTheEnd, "something was stored for a Goal that is over");
+        }
+    }
+
+    /// A result that denies the call holds: also against a task that lost its turn and is in the middle of it.
+    fn told_not_run(&mut self, call: CallRef, outcome: CallOutcome) {
+        let denies = match outcome {
+            CallOutcome::NotRun | CallOutcome::Denied | CallOutcome::Refused | CallOutcome::Invalid => true,
+            CallOutcome::Succeeded
+            | CallOutcome::Failed
+            | CallOutcome::Stopped
+            | CallOutcome::Lost
+            | CallOutcome::Uncertain
+            | CallOutcome::Waiting => false,
+        };
+        let is_in_it = |task: &Task| match task.at {
+            At::Call { index, step: CallStep::Running, .. } => task.call(index) == call,
+            _ => false,
+        };
+        let happens = self.world.workers.iter().flatten().any(is_in_it);
+        if denies && (happens || self.world.notes.happened.contains(&call)) {
+            self.breaks(Property::ToldNotRun, "a call was said not to have run, and it happens");
         }
     }
 

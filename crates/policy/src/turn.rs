@@ -449,10 +449,11 @@ pub(crate) fn recover(
         let message = format!("turn {turn} runs at worker {}, whose lease has not ended", lease.owner.worker);
         return Err(Rejection::new("T5", Code::LeaseHeld, message));
     }
+    let is_seen_dead = dead.is_some() && dead == draft.leases.turn.as_ref().map(|lease| &lease.owner);
     let mut uncertain = None;
     for open in running.open_calls() {
         let Some(effect) = open.effect else { continue };
-        let settlement = settle(open.call, effect, found);
+        let settlement = settle((open.call, effect), found, is_seen_dead);
         if settlement == Settlement::Uncertain {
             uncertain.get_or_insert(open.call);
         }
@@ -481,12 +482,17 @@ pub(crate) fn recover(
     Ok(())
 }
 
-fn settle(call: CallRef, effect: &Effect, found: &BTreeMap<CallRef, Option<Digest>>) -> Settlement {
-    match (effect, found.get(&call)) {
-        // Nobody could look at the file.
-        (Effect::FileWrite { .. }, None) => Settlement::Uncertain,
-        (_, found) => effect.settle(found.copied().flatten()),
-    }
+fn settle(
+    (call, effect): (CallRef, &Effect),
+    found: &BTreeMap<CallRef, Option<Digest>>,
+    is_seen_dead: bool,
+) -> Settlement {
+    let Effect::FileWrite { .. } = effect else { return effect.settle(None) };
+    // Nobody could look at the file.
+    let Some(found) = found.get(&call) else { return Settlement::Uncertain };
+    let settlement = effect.settle(*found);
+    // Whoever only fell silent may be in the middle of the write, and wake up and finish it.
+    if settlement == Settlement::NotRun && !is_seen_dead { Settlement::Uncertain } else { settlement }
 }
 
 const fn settled(settlement: Settlement) -> (CallOutcome, &'static str) {

@@ -14,6 +14,8 @@ use crate::batch::{Command, Decide};
 use crate::check::{self, CheckFinding, CheckProgress};
 use crate::clock::Clock;
 use crate::engine::Engine;
+#[cfg(feature = "crash-points")]
+use crate::engine::Value;
 use crate::error::{ExecuteError, StoreError};
 use crate::head::{self, Head};
 use crate::read::{self, Page, PlanAt, SessionFilter, SessionSummary};
@@ -251,6 +253,20 @@ impl Store {
     /// The store's clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.inner.clock
+    }
+
+    /// Gives the leases of a process to one that is gone. A simulated crash leaves alive the process that owned them. For
+    /// a store in which nothing was asked for yet, since its writer remembers what it read.
+    #[cfg(feature = "crash-points")]
+    pub async fn bury(&self, pid: u32) -> Result<(), StoreError> {
+        let of = |pid: u32| Value::text(&format!("\"pid\":{pid},"));
+        let mut writer = self.inner.engine.writer().await?;
+        writer.begin().await?;
+        let sql = "UPDATE sessions SET leases = replace(leases, $1, $2)";
+        writer.run(sql.into(), vec![of(pid), of(u32::MAX)]).await?;
+        writer.commit().await?;
+        writer.close().await;
+        Ok(())
     }
 
     /// Finishes what was asked for before, then closes the files. Later commands fail with

@@ -140,6 +140,7 @@ struct After {
     chance: Chance,
     shared: Arc<Mutex<Shared>>,
     asked: Asked,
+    is_death_seen: bool,
     control: Control,
     outcome: Outcome,
 }
@@ -153,6 +154,15 @@ pub(crate) async fn follow(
     (crashes, names): (bool, (&'static str, &'static str)),
 ) -> Outcome {
     let site = Site::after(image).await;
+    // Whoever comes next tells that the owner is gone, or only that it gave no sign of life for too long. Of an owner that
+    // was there before a first crash it stays as it was.
+    let leases = site.head(known.session).await.leases;
+    let owners = leases.turn.iter().map(|lease| &lease.owner);
+    let mut owners = owners.chain(leases.commands.values().map(|lease| &lease.owner));
+    let is_death_seen = owners.any(|owner| owner.pid != std::process::id()) || chance.one_in(2);
+    if is_death_seen {
+        site.store.bury(std::process::id()).await.unwrap();
+    }
     let shared = Shared::new(names.0, Chance::of(&[chance.below(u64::MAX)]));
     let finisher = Finisher { shared: Arc::clone(&shared), name: "finisher".parse().unwrap() };
     let process = site.process(|_| Arc::new(finisher), &Manner::default(), true);
@@ -165,6 +175,7 @@ pub(crate) async fn follow(
         chance,
         shared,
         asked: Asked { since: head_of(&log), ..known.asked.clone() },
+        is_death_seen,
         control,
         outcome: Outcome {
             breaches: Vec::new(),
@@ -243,10 +254,10 @@ impl After {
         head
     }
 
-    /// Recovers what ran, once its owner's time is over and not before, and once only.
+    /// Recovers what ran, once its owner is seen dead or its time is over and not before, and once only.
     async fn recover(&mut self, log: &[Event], files: &Files) {
         let state = SessionState::fold(self.session, log);
-        let expected = settlements(&state, files);
+        let expected = settlements(&state, files, self.is_death_seen);
         if self.control == Control::Replays {
             self.replay(&state, log).await;
         }
@@ -254,14 +265,8 @@ impl After {
             self.outcome.applied = state.core.running_turns().next().is_some();
             return;
         }
-        if self.chance.one_in(2) {
-            self.check_that_nobody_is_replaced_early().await;
-        }
-        let head = self.site.head(self.session).await;
-        let leases = head.leases.turn.iter().map(|lease| lease.expires_at);
-        let leases = leases.chain(head.leases.commands.values().map(|lease| lease.expires_at));
-        if let Some(last) = leases.max() {
-            self.site.forward_to(last);
+        if !self.is_death_seen {
+            self.let_the_leases_end().await;
         }
         let mut recovered = Vec::new();
         loop {
@@ -280,6 +285,18 @@ impl After {
         }
         self.check_recovery(&state, &expected, &recovered);
         self.check_that_a_second_recovery_finds_nothing().await;
+    }
+
+    async fn let_the_leases_end(&mut self) {
+        if self.chance.one_in(2) {
+            self.check_that_nobody_is_replaced_early().await;
+        }
+        let head = self.site.head(self.session).await;
+        let leases = head.leases.turn.iter().map(|lease| lease.expires_at);
+        let leases = leases.chain(head.leases.commands.values().map(|lease| lease.expires_at));
+        if let Some(last) = leases.max() {
+            self.site.forward_to(last);
+        }
     }
 
     async fn check_that_nobody_is_replaced_early(&mut self) {
@@ -491,7 +508,7 @@ fn arguments_of(call: CallRef, log: &[Event]) -> Option<String> {
 }
 
 /// How each call of the running turn without a result has to be settled, going by what is there.
-fn settlements(state: &SessionState, files: &Files) -> BTreeMap<CallRef, CallOutcome> {
+fn settlements(state: &SessionState, files: &Files, is_death_seen: bool) -> BTreeMap<CallRef, CallOutcome> {
     let Some((_, running)) = state.core.running_turns().next() else { return BTreeMap::new() };
     let settled = |effect: Option<&Effect>| match effect {
         None => CallOutcome::NotRun,
@@ -503,7 +520,7 @@ fn settlements(state: &SessionState, files: &Files) -> BTreeMap<CallRef, CallOut
             let found: Option<Digest> = files.get(path).map(|content| store::digest(content));
             match found {
                 found if found == Some(*after) => CallOutcome::Succeeded,
-                found if found == *before => CallOutcome::NotRun,
+                found if found == *before && is_death_seen => CallOutcome::NotRun,
                 _ => CallOutcome::Uncertain,
             }
         }

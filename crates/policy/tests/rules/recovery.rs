@@ -23,6 +23,9 @@ struct Case {
     before: Option<char>,
     #[serde(default)]
     found: Found,
+    /// Whether the owner was not seen dead: its lease ended, and that is all.
+    #[serde(default)]
+    silent: bool,
     outcome: CallOutcome,
 }
 
@@ -81,7 +84,11 @@ fn check(case: &Case) {
     let turn = world.start();
     let call = world.call(turn, &["tool"])[0];
     world.admit_call(call, effect(case));
-    let events = world.lose_with(turn, found(case, call));
+    world.now += policy::LEASE_MS;
+    let lease = world.leases.turn.as_ref().filter(|_| !case.silent);
+    let dead = lease.map(|lease| lease.owner.clone());
+    let recover = policy::RuntimeCommand::RecoverTurn { turn, dead, found: found(case, call) };
+    let events = world.runtime(&recover).unwrap();
     let EventBody::CallFinished { outcome, result, .. } = &events[0].body else { panic!("{says}") };
     assert_eq!(*outcome, case.outcome, "{says}");
     assert!(!result.is_empty());

@@ -257,7 +257,7 @@ impl World {
         self.runtime(&end(turn, TurnOutcome::Failed { failure })).unwrap()
     }
 
-    /// Lets the lease run out and recovers the turn.
+    /// Lets the lease run out, and recovers the turn of an owner that was seen dead.
     pub(crate) fn lose(&mut self, turn: TurnNumber) -> Vec<Event> {
         self.lose_with(turn, BTreeMap::new())
     }
@@ -268,7 +268,8 @@ impl World {
         found: BTreeMap<CallRef, Option<Digest>>,
     ) -> Vec<Event> {
         self.now += policy::LEASE_MS;
-        self.runtime(&RuntimeCommand::RecoverTurn { turn, dead: None, found }).unwrap()
+        let dead = self.leases.turn.as_ref().map(|lease| lease.owner.clone());
+        self.runtime(&RuntimeCommand::RecoverTurn { turn, dead, found }).unwrap()
     }
 
     // What can be seen.
