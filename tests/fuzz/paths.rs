@@ -13,7 +13,7 @@ use tools::{Guidance, Workspace};
 
 use crate::arguments::{ANSWER_BYTES, FAULT_BYTES, check_text, tools_of};
 use crate::run::{self, Extent, Verdict, ends};
-use crate::tree::{HIDDEN, Plan, SECRET, Tree, outside, trees};
+use crate::tree::{HIDDEN, Plan, SECRET, Templates, Tree, trees};
 
 /// Parts of paths, with the places of a tree as in its links.
 const PARTS: &[&str] = &[
@@ -112,10 +112,10 @@ fn paths() -> impl Strategy<Value = String> {
 }
 
 pub(crate) fn fuzz(extent: Extent) -> Verdict {
-    let outside = outside();
+    let templates = Templates::new();
     let cases = (trees(), vec((acts(), paths()), 1..12));
     run::run("trees", extent, &cases, async |(plan, calls): (Plan, Vec<(Act, String)>)| {
-        let tree = Tree::new(&plan, outside.path());
+        let tree = Tree::new(&plan, &templates);
         let before = tree.neighbours();
         let made = calls.len() as u64;
         let tools = tools_of_tree(&tree).await?;
@@ -212,8 +212,7 @@ async fn inspect(tree: &Tree, path: &str) -> Result<String, String> {
 
 #[test]
 fn a_change_outside_is_seen_unless_a_shared_file_loses_a_name() {
-    let (outside, plan) = (outside(), Plan::default());
-    let tree = Tree::new(&plan, outside.path());
+    let tree = Tree::new(&Plan::default(), &Templates::new());
     let shared = tree.root().join("name");
     std::fs::hard_link(tree.outside().join(crate::tree::SHARED), &shared).unwrap();
     let before = tree.neighbours();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
@@ -35,6 +36,9 @@ const FOLDERS: &[&str] = &[
     ".git/refs/heads",
     ".git/info",
     ".git/objects/info",
+    ".git/objects/pack",
+    ".git/hooks",
+    ".git/logs",
     ".zuno",
     ".zuno/skills",
     ".zuno/skills/x",
@@ -65,7 +69,11 @@ const NAMES: &[&[u8]] = &[
     b"exclude",
     b"alternates",
     b"objects",
+    b"pack",
     b"refs",
+    b"heads",
+    b"logs",
+    b"FETCH_HEAD",
     b"new\nline",
     b"\xff\xfe",
     b"-rf",
@@ -77,8 +85,31 @@ const NAMES: &[&[u8]] = &[
     b"a b",
 ];
 
+/// What is read of a repository, and where.
+const OF_GIT: &[(&str, &[u8])] = &[
+    ("", b".git"),
+    (".git", b"HEAD"),
+    (".git", b"config"),
+    (".git", b"index"),
+    (".git", b"commondir"),
+    (".git", b"gitdir"),
+    (".git", b"packed-refs"),
+    (".git", b"shallow"),
+    (".git", b"refs"),
+    (".git/info", b"exclude"),
+    (".git/info", b"attributes"),
+    (".git/objects/info", b"alternates"),
+    (".git/objects/info", b"commit-graph"),
+    (".git/objects", b"pack"),
+    (".git/refs/heads", b"main"),
+    (".git/refs/heads", b"b"),
+    (".git/refs", b"heads"),
+    (".git/refs", b"remotes"),
+    (".git/logs", b"HEAD"),
+];
+
 /// Where links lead. `$OUT` and `$ROOT` are the places, `$FD` a file outside that this process holds open, `$DIRFD`
-/// the folder outside.
+/// the folder outside, and `$PIPE` a pipe without a name.
 const TARGETS: &[&str] = &[
     "$OUT",
     "$OUT/file",
@@ -106,6 +137,11 @@ const TARGETS: &[&str] = &[
     "file",
     "x",
     "./x",
+    "../x",
+    "../../x",
+    "$ROOT/x",
+    "$ROOT/b",
+    "/proc/self/fd/$PIPE",
     "a/../../outside/file",
     "/proc/self/fd/$FD",
     "/proc/self/fd/$DIRFD",
@@ -144,6 +180,8 @@ const TEXTS: &[&[u8]] = &[
     b"ref: refs/heads/../../../../outside/file\n",
     b"$OUT/repository/.git\n",
     b"$OUT/repository/.git/objects\n",
+    b"../../b\n",
+    b"# caf\xe9\n\"../../\\142\"\n",
     b"../outside/repository/.git\n",
     b"0000000000000000000000000000000000000000\n",
     b"[core]\n\tworktree = $OUT\n\tbare = false\n",
@@ -188,6 +226,8 @@ impl std::fmt::Debug for Bytes {
 /// A tree to be made.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
+    /// Whether it starts as an ordinary repository.
+    is_repository: bool,
     folders: Vec<&'static str>,
     entries: Vec<Entry>,
 }
@@ -203,33 +243,38 @@ pub(crate) fn trees() -> impl Strategy<Value = Plan> {
         1 => Just(What::Folder),
     ];
     let folder = prop_oneof![2 => Just(""), 3 => select(FOLDERS)];
-    let entry = (folder, select(NAMES).prop_map(Bytes), what).prop_map(|(folder, name, what)| Entry {
-        folder,
-        name,
-        what,
-    });
+    let place = prop_oneof![3 => (folder, select(NAMES)), 1 => select(OF_GIT)];
+    let entry = (place, what).prop_map(|((folder, name), what)| Entry { folder, name: Bytes(name), what });
     let folders = subsequence(FOLDERS.to_vec(), 0..=FOLDERS.len());
-    (folders, vec(entry, 0..24)).prop_map(|(folders, entries)| Plan { folders, entries })
+    (any::<bool>(), folders, vec(entry, 0..24)).prop_map(|(is_repository, folders, entries)| Plan {
+        is_repository,
+        folders,
+        entries,
+    })
 }
 
 /// A workspace `root` made from a plan, and `outside` beside it.
 pub(crate) struct Tree {
     home: TempDir,
     held: [File; 2],
+    pipe: (PipeReader, PipeWriter),
 }
 
 impl Tree {
-    /// Makes the tree; `outside` is what its neighbour starts from.
-    pub(crate) fn new(plan: &Plan, outside: &Path) -> Self {
+    /// Makes the tree from its templates.
+    pub(crate) fn new(plan: &Plan, templates: &Templates) -> Self {
         let home = tests::home();
         for folder in ["root", "outside"] {
             fs::create_dir(home.path().join(folder)).unwrap();
         }
         let out = home.path().join("outside");
-        crate::arguments::copy_into(outside, &out);
+        crate::arguments::copy_into(templates.outside.path(), &out);
         let held = [File::open(out.join("file")).unwrap(), File::open(&out).unwrap()];
-        let tree = Self { home, held };
+        let tree = Self { home, held, pipe: pipe().unwrap() };
         let mut pipes = vec![out.join("pipe")];
+        if plan.is_repository {
+            crate::arguments::copy_into(templates.repository.path(), &tree.root());
+        }
         tree.fill(plan, &mut pipes);
         assert!(Command::new("mkfifo").arg("--").args(pipes).status().unwrap().success());
         tree
@@ -238,10 +283,11 @@ impl Tree {
     /// Only in folders that were made here: a link that was made before is not followed.
     fn fill(&self, plan: &Plan, pipes: &mut Vec<PathBuf>) {
         let mut folders = BTreeSet::from([PathBuf::new()]);
+        folders.extend(FOLDERS.iter().map(PathBuf::from).filter(|folder| self.root().join(folder).is_dir()));
         let mut taken = BTreeSet::new();
         for folder in plan.folders.iter().map(Path::new) {
             if folder.parent().is_some_and(|parent| folders.contains(parent)) {
-                fs::create_dir(self.root().join(folder)).unwrap();
+                fs::create_dir_all(self.root().join(folder)).unwrap();
                 folders.insert(folder.to_owned());
                 taken.insert(folder.to_owned());
             }
@@ -252,6 +298,11 @@ impl Tree {
                 continue;
             }
             let at = self.root().join(&path);
+            // Something of the repository, perhaps.
+            if fs::remove_file(&at).is_err() && fs::remove_dir_all(&at).is_ok() {
+                folders.retain(|folder| !folder.starts_with(&path));
+                pipes.retain(|pipe| !pipe.starts_with(&at));
+            }
             match what {
                 What::Text(Bytes(text)) => fs::write(at, self.filled_in(text).as_bytes()).unwrap(),
                 What::Link(target) => symlink(self.filled_in(target.as_bytes()), at).unwrap(),
@@ -276,10 +327,12 @@ impl Tree {
     pub(crate) fn filled_in(&self, text: &[u8]) -> OsString {
         let Ok(text) = str::from_utf8(text) else { return OsStr::from_bytes(text).to_owned() };
         let [file, folder] = self.held.each_ref().map(|held| held.as_raw_fd().to_string());
+        let pipe = self.pipe.0.as_raw_fd().to_string();
         text.replace("$OUT", &self.outside().display().to_string())
             .replace("$ROOT", &self.root().display().to_string())
             .replace("$FD", &file)
             .replace("$DIRFD", &folder)
+            .replace("$PIPE", &pipe)
             .into()
     }
 
@@ -306,8 +359,19 @@ impl Tree {
     }
 }
 
-/// What the outside starts as, copied for each tree.
-pub(crate) fn outside() -> TempDir {
+/// What is copied for each tree.
+pub(crate) struct Templates {
+    outside: TempDir,
+    repository: TempDir,
+}
+
+impl Templates {
+    pub(crate) fn new() -> Self {
+        Self { outside: outside(), repository: repository() }
+    }
+}
+
+fn outside() -> TempDir {
     let home = tests::home();
     let at = |name: &str| home.path().join(name);
     for folder in ["deep", "repository"] {
@@ -318,9 +382,25 @@ pub(crate) fn outside() -> TempDir {
     }
     fs::write(at("deep").join(HIDDEN), SECRET).unwrap();
     fs::write(at(SHARED), "one of two names\n").unwrap();
-    let git = |arguments: &[&str]| crate::arguments::git(&at("repository"), arguments);
+    commit(&at("repository"), SECRET);
+    home
+}
+
+fn repository() -> TempDir {
+    let home = tests::home();
+    for folder in ["a", "a/b"] {
+        fs::create_dir(home.path().join(folder)).unwrap();
+    }
+    for name in ["file", "a/x", "a/b/file"] {
+        fs::write(home.path().join(name), "one\ntwo\n").unwrap();
+    }
+    commit(home.path(), "an ordinary one");
+    home
+}
+
+fn commit(folder: &Path, message: &str) {
+    let git = |arguments: &[&str]| crate::arguments::git(folder, arguments);
     git(&["init", "--quiet", "--initial-branch=main", "--template="]);
     git(&["add", "--all"]);
-    git(&["commit", "--quiet", "--message", SECRET]);
-    home
+    git(&["commit", "--quiet", "--message", message]);
 }
