@@ -6,6 +6,7 @@ mod desk;
 mod greeter;
 
 mod asked;
+mod delegation;
 mod demo;
 mod interrupt;
 mod job;

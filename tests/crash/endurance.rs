@@ -300,10 +300,18 @@ async fn e3_t7_a_goal_survives_random_kills_and_ends_as_if_undisturbed() {
 
 /// The control that repeats a command which may have run: its worker is killed right after an effect, so often.
 async fn repeating(kills: usize) -> Run {
-    let run = run(kills + 1, Care::Repeats, 0, vec![Kill::Effect; kills]).await;
-    assert!(run.duplicated > 0, "{}", run.tell());
-    run
+    for _ in 0..ATTEMPTS {
+        let run = run(kills + 1, Care::Repeats, 0, vec![Kill::Effect; kills]).await;
+        println!("{}", run.tell());
+        if run.duplicated > 0 {
+            return run;
+        }
+    }
+    panic!("no command was cut off between its effect and its result");
 }
+
+/// How often the kill after an effect is tried: on a busy machine the worker may record the result before it comes.
+const ATTEMPTS: u32 = 5;
 
 /// The control that takes a command for done which may have run: its worker is killed each time when the command is
 /// admitted and has not begun.

@@ -71,7 +71,8 @@ impl Order {
                 | AgentCommand::WaitGoal { call, .. }
                 | AgentCommand::ProposeGoal { call, .. }
                 | AgentCommand::StartCommand { call, .. }
-                | AgentCommand::StopCommand { call, .. } => Some(&mut call.turn),
+                | AgentCommand::StopCommand { call, .. }
+                | AgentCommand::StartJob { call, .. } => Some(&mut call.turn),
             },
             Self::Runtime(command) => match command {
                 RuntimeCommand::RenewLease { turn, .. }
@@ -114,6 +115,7 @@ impl Order {
                 UserCommand::SubmitInput { .. } => "input",
                 UserCommand::AnswerRequest { .. } => "answer",
                 UserCommand::StopCommand { .. } => "command_stop",
+                UserCommand::CancelJob { .. } => "job_cancel",
                 UserCommand::Interrupt => "interrupt",
             },
             Self::Agent(_) => "call",
@@ -205,7 +207,7 @@ pub(crate) fn failure(kind: FailureKind) -> Failure {
 }
 
 pub(crate) fn end(turn: TurnNumber, outcome: TurnOutcome) -> RuntimeCommand {
-    RuntimeCommand::EndTurn { turn, outcome, jitter: Jitter::default() }
+    RuntimeCommand::EndTurn { turn, outcome, report: None, jitter: Jitter::default() }
 }
 
 pub(crate) fn finish(call: CallRef, outcome: CallOutcome) -> RuntimeCommand {

@@ -162,7 +162,7 @@ impl<'a> Rest<'a> {
                 self.doing.look_at_file(LAST, false);
             }
             NextAction::RunInput { .. } | NextAction::RunGoal { .. } => self.turn(),
-            NextAction::WaitFor { what: Awaited::Commands { .. } }
+            NextAction::WaitFor { what: Awaited::Commands { .. } | Awaited::Jobs { .. } }
             | NextAction::WaitUntil { .. }
             | NextAction::Idle { .. } => {}
         }

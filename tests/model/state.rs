@@ -12,7 +12,7 @@ pub(crate) fn may_run(core: &Core, row: &InboxRow) -> bool {
     let active = core.goal.as_ref().filter(|goal| goal.status == GoalStatus::Active).map(|goal| goal.id);
     match (row.kind, row.goal_id) {
         (InputKind::User | InputKind::Steer, _) | (InputKind::Answer, None) => true,
-        (InputKind::Report, None) => false,
+        (InputKind::Report, None) | (InputKind::Task, _) => false,
         (InputKind::Answer | InputKind::Report, of) => of == active,
     }
 }
@@ -44,7 +44,9 @@ fn goal_is_due(core: &Core, leases: &Leases, now: Timestamp) -> Option<Timestamp
         Some(retry) => Some(retry),
         None => Some(match wait.condition {
             Condition::File { .. } => leases.next_look.unwrap_or(now).min(wait.deadline),
-            Condition::Time | Condition::Command { .. } | Condition::Inbox => wait.deadline,
+            Condition::Time | Condition::Command { .. } | Condition::Job { .. } | Condition::Inbox => {
+                wait.deadline
+            }
         }),
     }
 }

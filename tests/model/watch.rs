@@ -332,6 +332,9 @@ impl Doing<'_> {
                     InputCancelReason::TurnFailed => seen.has(|body| {
                         matches!(body, EventBody::TurnEnded { outcome: TurnOutcome::Failed { .. }, .. })
                     }),
+                    InputCancelReason::JobEnded => {
+                        seen.has(|body| matches!(body, EventBody::JobEnded { .. }))
+                    }
                     InputCancelReason::GoalEnded => row.is_some_and(|row| row.goal_id.is_some()),
                 };
                 if !is_fit {

@@ -102,7 +102,7 @@ async fn c2_c3_c4_what_each_agent_is_offered_in_each_mode() {
     }
     insta::assert_snapshot!(table, @r"
     orchestrator in work mode:
-      read_file list_dir glob grep git_status git_log git_diff git_show git_blame edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_delegate needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
+      read_file list_dir glob grep git_status git_log git_diff git_show git_blame edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_delegate needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait task command_stop ask_user
     build in work mode:
       read_file list_dir glob grep git_status git_log git_diff git_show git_blame edit_file write_file shell needs_network needs_ask_human needs_load_skill needs_update_work_items needs_read_and_write needs_nothing plan_get plan_update plan_close goal_get goal_update goal_propose goal_wait command_stop ask_user
     deep in work mode:

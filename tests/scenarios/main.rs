@@ -7,6 +7,7 @@ mod admission;
 mod calls;
 mod capability;
 mod continuation;
+mod delegation;
 mod external;
 mod goal;
 mod guidance;

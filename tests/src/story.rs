@@ -64,6 +64,8 @@ fn details(body: &EventBody) -> String {
         EventBody::CommandStarted { command } => format!("{} {:?}", command.id, command.title.as_str()),
         EventBody::CommandStopRequested { command } => command.to_string(),
         EventBody::CommandEnded { command, outcome, .. } => format!("{command} {}", outcome.name()),
+        EventBody::JobStarted { job } => format!("{} {} {:?}", job.id, job.agent, job.title.as_str()),
+        EventBody::JobEnded { job, outcome } => format!("{job} {}", outcome.name()),
         EventBody::TurnStarted { turn, agent, trigger, goal, .. } => {
             let cause = match trigger {
                 TurnTrigger::Input { rows } => format!("input {}", rows_line(rows)),

@@ -24,6 +24,7 @@ pub const WORK_TOOLS: &[WorkTool] = &[
     WorkTool { name: "goal_update", description: GOAL_UPDATE, requires: GOAL },
     WorkTool { name: "goal_propose", description: GOAL_PROPOSE, requires: GOAL },
     WorkTool { name: "goal_wait", description: GOAL_WAIT, requires: GOAL },
+    WorkTool { name: "task", description: TASK, requires: DELEGATE },
     WorkTool { name: "command_stop", description: COMMAND_STOP, requires: COMMAND },
     WorkTool { name: "ask_user", description: ASK_USER, requires: ASK },
 ];
@@ -32,6 +33,7 @@ const READ: CapabilitySet = CapabilitySet::of(&[Capability::ReadWorkState]);
 const PLAN: CapabilitySet = CapabilitySet::of(&[Capability::UpdatePlan]);
 const GOAL: CapabilitySet = CapabilitySet::of(&[Capability::UpdateGoal]);
 const COMMAND: CapabilitySet = CapabilitySet::of(&[Capability::RunCommand]);
+const DELEGATE: CapabilitySet = CapabilitySet::of(&[Capability::Delegate]);
 const ASK: CapabilitySet = CapabilitySet::of(&[Capability::AskHuman]);
 
 const PLAN_GET: &str = "\
@@ -76,9 +78,20 @@ change of the objective or criteria of a Goal that is. Nothing starts and nothin
 Never use it for work that fits into this turn.";
 
 const GOAL_WAIT: &str = "\
-Lets the active Goal wait without spending turns: until a time has passed, a background command has ended, a file has \
+Lets the active Goal wait without spending turns: until a time has passed, a background command or a job has ended, a file has \
 changed or an input has arrived, and in any case for at most so many seconds. Call it instead of polling, then end the \
 turn with a short answer; the Goal goes on by itself when the wait is over.";
+
+const TASK: &str = "\
+Delegates one piece of work to another agent, which works in a lane of its own: it knows nothing of this conversation \
+and answers with a single report.
+- agent \"explorer\" answers a question about the workspace by reading and searching; \"deep\" takes on a difficult problem \
+and may change files and run commands.
+- Say everything it has to know: the objective, what to deliver, how to go about it, by what evidence the work counts as \
+done, and optionally the scope it must stay within.
+- The call returns the report. With background true it returns at once, several jobs work side by side, and each report \
+comes to you in a later request; never give two of them the same files to change.
+Do yourself what takes a few calls.";
 
 const COMMAND_STOP: &str = "\
 Stops a background command that shell started, by its number. Its end is reported to you like any other.";
@@ -108,6 +121,7 @@ mod tests {
         goal_update update_goal
         goal_propose update_goal
         goal_wait update_goal
+        task delegate
         command_stop run_command
         ask_user ask_human
         ");

@@ -30,6 +30,6 @@ pub use overlay::{ToolAllowList, call_grant, effective_grant, is_offered};
 pub use permission::{
     CallSubject, InvalidRule, Judgement, PermissionRule, PermissionRules, RuleEntry, Verdict,
 };
-pub use prompt::{continuation_line, system_prompt};
-pub use role::{Role, default_agent, role, roles, selectable};
+pub use prompt::{Situation, continuation_line, system_prompt};
+pub use role::{Role, default_agent, role, roles, selectable, targets};
 pub use work_state::{WORK_STATE_BYTES, work_state_section};

@@ -8,23 +8,35 @@ use crate::role::Role;
 const BASE: &str = include_str!("prompts/base.md");
 const DELIVERY: &str = include_str!("prompts/delivery.md");
 const EXECUTION_PLAN: &str = include_str!("prompts/execution-plan.md");
+const JOB: &str = include_str!("prompts/job.md");
 const PLAN_MODE: &str = include_str!("prompts/plan-mode.md");
+
+/// What a turn is told about itself besides its role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Situation<'a> {
+    /// The mode.
+    pub mode: Mode,
+    /// Whether another agent delegated the work (C5).
+    pub is_job: bool,
+    /// The workspace root.
+    pub workspace: &'a str,
+    /// Whether it has the tool to load skills.
+    pub loads_skills: bool,
+}
 
 /// The system prompt of a turn. Equal arguments give equal bytes, so that prompt caches hold (V3). Skills are named to
 /// whom has the tool to load them.
-pub fn system_prompt(
-    role: &Role,
-    mode: Mode,
-    workspace: &str,
-    instructions: &Instructions,
-    loads_skills: bool,
-) -> String {
+pub fn system_prompt(role: &Role, situation: Situation<'_>, instructions: &Instructions) -> String {
+    let Situation { mode, is_job, workspace, loads_skills } = situation;
     // A folder's name may hold a line break; it is no place for further instructions.
     let shown = |c: char| if is_invisible(c) { char::REPLACEMENT_CHARACTER } else { c };
     let workspace: String = workspace.chars().map(shown).collect();
     let mut parts = vec![BASE, role.text];
     if role.delivers {
         parts.extend([DELIVERY, EXECUTION_PLAN]);
+    }
+    if is_job {
+        parts.push(JOB);
     }
     match mode {
         Mode::Work => {}

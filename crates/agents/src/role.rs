@@ -14,6 +14,8 @@ pub struct Role {
     pub grant: CapabilitySet,
     /// Whether a person can choose it for Work mode.
     pub is_selectable: bool,
+    /// Whether work can be delegated to it (C5).
+    pub is_target: bool,
     /// Its own part of the system prompt.
     pub(crate) text: &'static str,
     /// Whether it delivers changes and therefore carries the execution-plan policy (A1).
@@ -35,13 +37,22 @@ const DIRECT: CapabilitySet = CapabilitySet::of(&[
     Capability::UpdateWorkItems,
 ]);
 
+impl Role {
+    /// The role with no more than this grant: what its agent keeps where less is given to it (C5).
+    #[must_use]
+    pub const fn within(self, grant: CapabilitySet) -> Self {
+        Self { grant: self.grant.intersect(grant), ..self }
+    }
+}
+
 /// The first is the default.
-const ROLES: [Role; 4] = [
+const ROLES: [Role; 5] = [
     Role {
         name: "orchestrator",
         description: "owns a request from the first look to the verified result",
         grant: CapabilitySet::of(&Capability::ALL),
         is_selectable: true,
+        is_target: false,
         text: include_str!("prompts/orchestrator.md"),
         delivers: true,
     },
@@ -50,6 +61,7 @@ const ROLES: [Role; 4] = [
         description: "carries out one direct piece of work itself",
         grant: DIRECT,
         is_selectable: true,
+        is_target: false,
         text: include_str!("prompts/build.md"),
         delivers: true,
     },
@@ -58,6 +70,7 @@ const ROLES: [Role; 4] = [
         description: "takes on one difficult problem that cuts across the code",
         grant: DIRECT,
         is_selectable: true,
+        is_target: true,
         text: include_str!("prompts/deep.md"),
         delivers: true,
     },
@@ -66,7 +79,17 @@ const ROLES: [Role; 4] = [
         description: "reads and prepares a plan; runs in Plan mode only and changes no file",
         grant: PLAN_MODE,
         is_selectable: false,
+        is_target: false,
         text: include_str!("prompts/plan.md"),
+        delivers: false,
+    },
+    Role {
+        name: "explorer",
+        description: "answers one question about the workspace by reading and searching; runs for other agents only",
+        grant: CapabilitySet::of(&[Capability::ReadWorkspace, Capability::SearchWorkspace]),
+        is_selectable: false,
+        is_target: true,
+        text: include_str!("prompts/explorer.md"),
         delivers: false,
     },
 ];
@@ -84,6 +107,11 @@ pub fn role(name: &AgentName) -> Option<&'static Role> {
 /// The roles a person can choose for Work mode. `plan` is none of them: Plan mode alone runs it (M2).
 pub fn selectable() -> impl Iterator<Item = &'static Role> {
     ROLES.iter().filter(|role| role.is_selectable)
+}
+
+/// The roles that work can be delegated to (C5).
+pub fn targets() -> impl Iterator<Item = &'static Role> {
+    ROLES.iter().filter(|role| role.is_target)
 }
 
 /// The agent of a session that names none.
@@ -106,7 +134,7 @@ mod tests {
             let name: AgentName = expected.name.parse().unwrap();
             assert_eq!(role(&name), Some(expected));
         }
-        assert_eq!(role(&"explorer".parse().unwrap()), None);
+        assert_eq!(role(&"nobody".parse().unwrap()), None);
         assert_eq!(default_agent().as_str(), "orchestrator");
     }
 
@@ -122,7 +150,8 @@ mod tests {
             "read_workspace, search_workspace, ask_human, load_skill, read_work_state, update_plan, update_goal, \
              update_work_items"
         );
-        assert_eq!(roles().len(), 4);
+        assert_eq!(grant_of("explorer"), ["read_workspace", "search_workspace"]);
+        assert_eq!(roles().len(), 5);
     }
 
     #[test]
@@ -134,5 +163,12 @@ mod tests {
     fn the_plan_agent_is_not_for_choosing() {
         let names: Vec<_> = selectable().map(|role| role.name).collect();
         assert_eq!(names, ["orchestrator", "build", "deep"]);
+    }
+
+    #[test]
+    fn c5_work_goes_to_the_listed_targets_and_none_of_them_delegates_on() {
+        let names: Vec<_> = targets().map(|role| role.name).collect();
+        assert_eq!(names, ["deep", "explorer"]);
+        assert!(targets().all(|role| !role.grant.holds(Capability::Delegate)));
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use domain::{
-    Asked, BackgroundCommand, Goal, GoalBinding, GoalStatus, HumanRequest, LaneId, LatestPlan, Mode,
+    Asked, BackgroundCommand, Goal, GoalBinding, GoalStatus, HumanRequest, Job, LaneId, LatestPlan, Mode,
     PauseReason, SessionState, Step, StepStatus,
 };
 
@@ -87,6 +87,9 @@ impl Writer {
         }
         self.requests(&state.core.requests);
         self.commands(&state.core.commands);
+        if lane.is_main() {
+            self.jobs(&state.core.jobs);
+        }
         if let Some(latest) = state.latest_plan(lane) {
             self.plan(latest);
         }
@@ -178,6 +181,12 @@ impl Writer {
         for command in commands {
             let state = if command.is_stopping { "is stopping" } else { "runs" };
             self.field(&format!("\nbackground command {} {state}", command.id), command.title.as_str());
+        }
+    }
+
+    fn jobs(&mut self, jobs: &[Job]) {
+        for job in jobs {
+            self.field(&format!("\njob {} ({}) is not over", job.id, job.agent), job.title.as_str());
         }
     }
 

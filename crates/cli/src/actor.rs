@@ -7,6 +7,7 @@ use crate::args::Verb;
 use crate::exit::CliError;
 use crate::verbs::commands::CommandsVerb;
 use crate::verbs::goal::GoalVerb;
+use crate::verbs::jobs::JobsVerb;
 use crate::verbs::mode::ModeVerb;
 use crate::verbs::plan::PlanVerb;
 use crate::verbs::requests::RequestsVerb;
@@ -45,6 +46,7 @@ const fn use_of(verb: &Verb) -> Use {
         )
         | Verb::Requests(RequestsVerb::Answer(_) | RequestsVerb::Allow(_) | RequestsVerb::Deny(_))
         | Verb::Commands(CommandsVerb::Stop(_))
+        | Verb::Jobs(JobsVerb::Cancel(_))
         | Verb::Interrupt(_) => Use::Act,
         Verb::Trust(args) => if args.only_shows() { Use::Look } else { Use::Act },
         Verb::Session(SessionVerb::List(_) | SessionVerb::Show(_))
@@ -53,6 +55,7 @@ const fn use_of(verb: &Verb) -> Use {
         | Verb::Goal(GoalVerb::Show(_))
         | Verb::Requests(RequestsVerb::List(_))
         | Verb::Commands(CommandsVerb::List(_) | CommandsVerb::Show(_))
+        | Verb::Jobs(JobsVerb::List(_) | JobsVerb::Show(_))
         | Verb::Events(_)
         | Verb::Doctor(_)
         | Verb::Completions(_)
@@ -80,7 +83,7 @@ mod tests {
     use crate::args::Cli;
 
     /// A command line for each verb that does not stand by itself.
-    const LINES: [&str; 12] = [
+    const LINES: [&str; 14] = [
         "run hello",
         "plan close --reason over",
         "goal set x",
@@ -91,6 +94,8 @@ mod tests {
         "requests deny 1",
         "commands stop 1",
         "commands show 1",
+        "jobs show 1",
+        "jobs cancel 1",
         "completions bash",
         "session new",
     ];
@@ -124,8 +129,8 @@ mod tests {
             let verbs = uses.iter().filter(|(_, found)| **found == wanted).map(|(verb, _)| verb.as_str());
             verbs.collect::<Vec<_>>().join(", ")
         };
-        insta::assert_snapshot!(of(Use::Act), @"commands stop, goal accept, goal budget, goal cancel, goal complete, goal decline, goal edit, goal pause, goal resume, goal run, goal set, interrupt, mode plan, mode work, plan close, plan update, requests allow, requests answer, requests deny, run, session new, trust");
-        insta::assert_snapshot!(of(Use::Look), @"commands list, commands show, completions, demo, doctor, events, goal show, mode show, plan diff, plan history, plan show, requests list, session list, session show");
+        insta::assert_snapshot!(of(Use::Act), @"commands stop, goal accept, goal budget, goal cancel, goal complete, goal decline, goal edit, goal pause, goal resume, goal run, goal set, interrupt, jobs cancel, mode plan, mode work, plan close, plan update, requests allow, requests answer, requests deny, run, session new, trust");
+        insta::assert_snapshot!(of(Use::Look), @"commands list, commands show, completions, demo, doctor, events, goal show, jobs list, jobs show, mode show, plan diff, plan history, plan show, requests list, session list, session show");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::exit::EXIT_HELP;
 use crate::render::Hints;
 use crate::session_name::SessionName;
 use crate::verbs::{
-    commands, completions, doctor, events, goal, interrupt, mode, plan, requests, run, session, trust,
+    commands, completions, doctor, events, goal, interrupt, jobs, mode, plan, requests, run, session, trust,
 };
 
 /// Keeps an agent's plan, mode and Goal on disk, under rules the model cannot bend.
@@ -93,6 +93,9 @@ pub(crate) enum Verb {
     /// List and stop background commands of agents
     #[command(subcommand)]
     Commands(commands::CommandsVerb),
+    /// List, show and cancel work that agents delegated
+    #[command(subcommand)]
+    Jobs(jobs::JobsVerb),
     /// Print the log of a session, and follow it
     #[command(long_about = events::HELP)]
     Events(events::EventsArgs),

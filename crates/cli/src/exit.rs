@@ -177,7 +177,10 @@ impl From<CommandError> for CliError {
 impl From<Rejection> for CliError {
     /// What is not there is said in one way, whoever found out.
     fn from(rejection: Rejection) -> Self {
-        if matches!(rejection.code, Code::UnknownSession | Code::UnknownRequest | Code::UnknownCommand) {
+        if matches!(
+            rejection.code,
+            Code::UnknownSession | Code::UnknownRequest | Code::UnknownCommand | Code::UnknownJob
+        ) {
             let messages = rejection.violations.iter().map(|found| found.message.as_str());
             return Self::NotFound(messages.collect::<Vec<_>>().join("; "));
         }
@@ -220,6 +223,7 @@ mod tests {
             (of_code(Code::InvalidInput), 3),
             (of_code(Code::UnknownSession), 4),
             (of_code(Code::UnknownCommand), 4),
+            (of_code(Code::UnknownJob), 4),
             (CliError::NotFound(String::new()), 4),
             (StoreError::NotFound { path: "x".into() }.into(), 4),
             (StoreError::UnknownSession(session).into(), 4),

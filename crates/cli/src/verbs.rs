@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod goal;
 pub(crate) mod interrupt;
+pub(crate) mod jobs;
 pub(crate) mod mode;
 pub(crate) mod plan;
 pub(crate) mod requests;
@@ -89,6 +90,7 @@ async fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
         Verb::Goal(verb) => goal::run(context, verb).await,
         Verb::Requests(verb) => requests::run(context, verb).await,
         Verb::Commands(verb) => commands::run(context, verb).await,
+        Verb::Jobs(verb) => jobs::run(context, verb).await,
         Verb::Events(args) => events::run(context, args).await,
         Verb::Interrupt(args) => interrupt::run(context, args).await,
         Verb::Doctor(args) => doctor::run(context, args).await,

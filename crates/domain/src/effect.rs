@@ -94,6 +94,8 @@ pub enum Effect {
     },
     /// Something outside this machine that cannot be looked at afterwards.
     External,
+    /// A job: what its lane does stands in the log, call by call.
+    Job,
 }
 
 /// How the commands of a turn are confined by the operating system (C6).
@@ -127,7 +129,7 @@ impl Effect {
     /// the effect is a file write.
     pub fn settle(&self, found: Option<Digest>) -> Settlement {
         match self {
-            Self::Read | Self::Command { confined: true } => Settlement::Lost,
+            Self::Read | Self::Job | Self::Command { confined: true } => Settlement::Lost,
             // It commits with its admission: without a result there was no admission.
             Self::WorkState => Settlement::NotRun,
             Self::FileWrite { after, .. } if found == Some(*after) => Settlement::Done,

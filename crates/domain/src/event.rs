@@ -6,18 +6,19 @@ use crate::effect::{Confinement, Digest, Effect};
 use crate::failure::Failure;
 use crate::goal::{Amendment, Budgets, GoalStatus, Objective, Remark, Retry};
 use crate::id::{
-    AgentName, CallRef, ClientName, GoalId, InputId, LaneId, ModelName, PlanId, Revision, Seq, Timestamp,
-    TurnNumber, WorkerName,
+    AgentName, CallRef, ClientName, CommandId, GoalId, InputId, JobId, LaneId, ModelName, PlanId, RequestId,
+    Revision, Seq, Timestamp, TurnNumber, WorkerName,
 };
 use crate::inbox::{GrantedCall, InputCancelReason, InputKind, InputText};
+use crate::job::{Job, JobOutcome};
 use crate::mode::Mode;
 use crate::plan::Plan;
 use crate::progress::Evidence;
-use crate::request::{HumanRequest, RequestEnd, RequestId};
+use crate::request::{HumanRequest, RequestEnd};
 use crate::text::Text;
 use crate::turn::{CallOutcome, GoalBinding, ModelCall, StopReason, TurnOutcome, TurnTrigger};
 use crate::usage::TokenUsage;
-use crate::wait::{BackgroundCommand, CommandId, Wait, WaitOver};
+use crate::wait::{BackgroundCommand, Wait, WaitOver};
 
 /// Who caused an event (E4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -306,6 +307,19 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         full_output: Option<Digest>,
     },
+    /// A job began: its lane exists from here on, and its first turn starts in the same decision (W2).
+    JobStarted {
+        /// The job.
+        #[serde(flatten)]
+        job: Job,
+    },
+    /// A job is over, and its lane with it. Its report is queued or answers its call in the same decision (W2).
+    JobEnded {
+        /// The job.
+        job: JobId,
+        /// How it ended.
+        outcome: JobOutcome,
+    },
     /// A turn was admitted, and took the lease (T4, T5).
     TurnStarted {
         /// Its number.
@@ -464,6 +478,8 @@ kinds! {
     CommandStarted => "command_started",
     CommandStopRequested => "command_stop_requested",
     CommandEnded => "command_ended",
+    JobStarted => "job_started",
+    JobEnded => "job_ended",
     TurnStarted => "turn_started",
     TurnStopRequested => "turn_stop_requested",
     ModelRequested => "model_requested",
@@ -478,4 +494,24 @@ kinds! {
 impl EventBody {
     /// The version of the payloads this build writes and reads.
     pub const VERSION: u32 = 1;
+
+    /// The turn in which it happened, if it is a part of one.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the kinds that are no part of a turn are most of them"
+    )]
+    pub const fn turn(&self) -> Option<TurnNumber> {
+        match self {
+            Self::InputConsumed { turn, .. }
+            | Self::TurnStarted { turn, .. }
+            | Self::TurnStopRequested { turn, .. }
+            | Self::ModelRequested { turn, .. }
+            | Self::ModelFailed { turn, .. }
+            | Self::ModelResponded { turn, .. }
+            | Self::TurnEnded { turn, .. }
+            | Self::TurnLost { turn } => Some(*turn),
+            Self::CallAdmitted { call, .. } | Self::CallFinished { call, .. } => Some(call.turn),
+            _ => None,
+        }
+    }
 }

@@ -6,9 +6,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::FailureKind;
-use crate::id::{CallRef, GoalId, Revision, Timestamp};
+use crate::id::{CallRef, GoalId, RequestId, Revision, Timestamp};
 use crate::progress::{Fingerprint, Streaks};
-use crate::request::RequestId;
+
 use crate::text::Text;
 use crate::usage::TokenUsage;
 use crate::wait::Wait;

@@ -119,13 +119,13 @@ uuid_id!(
 );
 
 macro_rules! number {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident($bits:ty)) => {
         $(#[$doc])*
         #[derive(
             Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
         )]
         #[serde(transparent)]
-        pub struct $name(pub u64);
+        pub struct $name(pub $bits);
 
         impl $name {
             /// The number after this one; stays at the maximum instead of wrapping.
@@ -145,15 +145,27 @@ macro_rules! number {
 
 number!(
     /// The place of an event in its session's log: 1, 2, 3 … without a gap; 0 stands before the first (E1).
-    Seq
+    Seq(u64)
 );
 number!(
     /// The revision of a plan or of a Goal; 0 means none yet.
-    Revision
+    Revision(u64)
 );
 number!(
     /// The number of a turn in its session, from 1. The turn that takes the lease gives it its epoch (T5).
-    TurnNumber
+    TurnNumber(u64)
+);
+number!(
+    /// A request to a person, numbered in its session from 1 (I4).
+    RequestId(u32)
+);
+number!(
+    /// A background command, numbered in its session from 1.
+    CommandId(u32)
+);
+number!(
+    /// A job, numbered in its session from 1 (W2).
+    JobId(u32)
 );
 
 /// A row of the inbox, named by the event that queued it.
@@ -296,6 +308,21 @@ impl LaneId {
     /// The root lane, which every session has.
     pub fn main() -> Self {
         Self("main".to_owned())
+    }
+
+    /// The lane of a job.
+    pub fn of_job(job: JobId) -> Self {
+        Self(format!("job-{job}"))
+    }
+
+    /// The job whose lane it is.
+    pub fn job(&self) -> Option<JobId> {
+        self.0.strip_prefix("job-")?.parse().ok().map(JobId)
+    }
+
+    /// Whether it is the root lane.
+    pub fn is_main(&self) -> bool {
+        self.0 == "main"
     }
 }
 

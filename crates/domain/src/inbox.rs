@@ -25,10 +25,12 @@ pub enum InputKind {
     User,
     /// A person's word to the running turn: it joins at the turn's next safe point, else becomes a prompt (I1).
     Steer,
-    /// The end of a background command (I5).
+    /// The end of a background command or of a job (I5).
     Report,
     /// The answer to a request (I4).
     Answer,
+    /// What a job is to do: the first input of its lane (W2).
+    Task,
 }
 
 impl InputKind {
@@ -39,6 +41,7 @@ impl InputKind {
             Self::Steer => "steer",
             Self::Report => "report",
             Self::Answer => "answer",
+            Self::Task => "task",
         }
     }
 
@@ -71,6 +74,8 @@ pub enum InputCancelReason {
     TurnFailed,
     /// The Goal it belonged to ended (I5).
     GoalEnded,
+    /// The job in whose lane it waited ended (W2).
+    JobEnded,
 }
 
 /// A row that waits or was taken. Its text stays in the log; a consumed or cancelled row leaves the state.

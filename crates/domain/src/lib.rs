@@ -13,6 +13,7 @@ mod failure;
 mod goal;
 mod id;
 mod inbox;
+mod job;
 mod mode;
 mod plan;
 mod progress;
@@ -33,12 +34,13 @@ pub use goal::{
     Objective, PauseReason, REMARK_CHARS, Remark, Retry,
 };
 pub use id::{
-    AgentName, CallRef, ClientName, GoalId, InputId, InvalidId, LaneId, ModelName, PlanId, Revision, Seq,
-    SessionId, Timestamp, TurnNumber, WorkerName,
+    AgentName, CallRef, ClientName, CommandId, GoalId, InputId, InvalidId, JobId, LaneId, ModelName, PlanId,
+    RequestId, Revision, Seq, SessionId, Timestamp, TurnNumber, WorkerName,
 };
 pub use inbox::{
     GrantedCall, INPUT_CHARS, InboxRow, InputCancelReason, InputKind, InputText, QUEUED_ROWS, RETURNS,
 };
+pub use job::{JOB_TITLE_CHARS, Job, JobOutcome, JobTitle, RUNNING_JOBS};
 pub use mode::Mode;
 pub use plan::{
     Candidate, CandidateStep, DecodedCandidate, EXPLANATION_CHARS, Plan, PlanDiff, STEP_ID_BYTES, STEPS,
@@ -48,7 +50,7 @@ pub use plan::{
 pub use progress::{Evidence, Fingerprint, Progress, Repeat, Streaks};
 pub use request::{
     Answer, AnswerOption, Asked, HumanRequest, OPEN_REQUESTS, OPTION_CHARS, OPTIONS, QUESTION_CHARS,
-    Question, RequestEnd, RequestId,
+    Question, RequestEnd,
 };
 pub use state::{Core, Lane, LatestPlan, PlanClosure, PlanHead, SessionState};
 pub use text::{Text, TextFault, is_blank, is_invisible, trim};
@@ -59,6 +61,6 @@ pub use turn::{
 pub use usage::TokenUsage;
 pub use violation::{Code, Violation};
 pub use wait::{
-    BackgroundCommand, COMMAND_TITLE_CHARS, CommandId, CommandTitle, Condition, RUNNING_COMMANDS, WAIT_MS,
+    BackgroundCommand, COMMAND_TITLE_CHARS, CommandTitle, Condition, RUNNING_COMMANDS, WAIT_MS,
     WAITED_PATH_CHARS, Wait, WaitOver, WaitedPath,
 };

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::failure::{Failure, FailureKind};
 use crate::id::GoalId;
+use crate::turn::{RunningTurn, TurnOutcome};
 
 /// Turns in a row that calls not made before carry alone (G7): enough to read one's way into a large workspace.
 const CARRIED_BY_NEW_CALLS: u8 = 10;
@@ -120,6 +122,45 @@ impl Streaks {
             Progress::None => false,
             Progress::NewCalls => self.only_new_calls < CARRIED_BY_NEW_CALLS,
             Progress::Change => true,
+        }
+    }
+
+    /// The streaks after a turn of the Goal (G6, G7); one without an outcome was lost. Lost and failed turns leave those of
+    /// evidence alone. A turn that something stopped may have brought evidence, but it is not held against it that it did
+    /// not.
+    pub(crate) fn after_turn(self, running: &RunningTurn, outcome: Option<&TurnOutcome>) -> Self {
+        match outcome {
+            None => Self { lost: self.lost.saturating_add(1), ..self },
+            Some(TurnOutcome::Failed { failure: Failure { kind: FailureKind::Stuck, .. } }) => {
+                self.after_evidence(running)
+            }
+            Some(TurnOutcome::Failed { .. }) => Self { failed: self.failed.saturating_add(1), ..self },
+            Some(TurnOutcome::Interrupted | TurnOutcome::Stopped { .. })
+                if running.progress == Progress::None =>
+            {
+                self
+            }
+            Some(TurnOutcome::Interrupted | TurnOutcome::Stopped { .. }) => self.after_evidence(running),
+            Some(TurnOutcome::Waiting { .. }) => Self { lost: 0, failed: 0, ..self },
+            Some(TurnOutcome::Completed) => Self { lost: 0, failed: 0, ..self }.after_evidence(running),
+        }
+    }
+
+    /// The streaks after what a turn brought.
+    pub(crate) fn after_evidence(self, running: &RunningTurn) -> Self {
+        let is_progress = self.are_ended_by(running.progress);
+        let staged = u8::from(running.staged_block.is_some());
+        // A turn for a person's prompt answers the person; it has nothing to show for the Goal.
+        let without = self.without_evidence.saturating_add(u8::from(running.is_for_goal));
+        Self {
+            without_evidence: if is_progress { 0 } else { without },
+            staged_blocks: if is_progress { staged } else { self.staged_blocks.saturating_add(staged) },
+            only_new_calls: match running.progress {
+                Progress::Change => 0,
+                Progress::NewCalls if is_progress => self.only_new_calls.saturating_add(1),
+                Progress::NewCalls | Progress::None => self.only_new_calls,
+            },
+            ..self
         }
     }
 }

@@ -1,11 +1,9 @@
 //! A question to a person: durable, and settled once (I4).
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::goal::Remark;
-use crate::id::{CallRef, GoalId, LaneId, Timestamp, TurnNumber};
+use crate::id::{CallRef, GoalId, LaneId, RequestId, Timestamp, TurnNumber};
 use crate::inbox::InputText;
 use crate::progress::Fingerprint;
 use crate::text::Text;
@@ -23,38 +21,6 @@ pub const OPEN_REQUESTS: usize = 20;
 pub type Question = Text<QUESTION_CHARS>;
 /// A suggested answer.
 pub type AnswerOption = Text<OPTION_CHARS>;
-
-/// A request to a person, numbered in its session from 1, so that people can type it.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(transparent)]
-pub struct RequestId(pub u32);
-
-impl RequestId {
-    /// The number after this one; stays at the maximum instead of wrapping.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// What is wanted of the person.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]

@@ -9,13 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Actor, Event};
 use crate::goal::{Goal, Remark};
-use crate::id::{AgentName, CallRef, GoalId, LaneId, Revision, Seq, SessionId, Timestamp, TurnNumber};
+use crate::id::{
+    AgentName, CallRef, CommandId, GoalId, JobId, LaneId, RequestId, Revision, Seq, SessionId, Timestamp,
+    TurnNumber,
+};
 use crate::inbox::InboxRow;
+use crate::job::Job;
 use crate::mode::Mode;
 use crate::plan::Plan;
-use crate::request::{HumanRequest, RequestId};
+use crate::request::HumanRequest;
 use crate::turn::{RunningTurn, TurnEnd};
-use crate::wait::{BackgroundCommand, CommandId};
+use crate::wait::BackgroundCommand;
 
 /// What a session is at one place of its log.
 ///
@@ -47,7 +51,7 @@ pub struct Core {
     pub work_agent: Option<AgentName>,
     /// The mode.
     pub mode: Mode,
-    /// Each lane by name; `main` always exists once the session is open.
+    /// Each lane by name: `main`, once the session is open, and one for each job that runs (E8).
     pub lanes: BTreeMap<LaneId, Lane>,
     /// The latest Goal, also when it ended.
     pub goal: Option<Goal>,
@@ -69,6 +73,12 @@ pub struct Core {
     /// The number of the last background command.
     #[serde(default)]
     pub last_command: CommandId,
+    /// Jobs that run.
+    #[serde(default)]
+    pub jobs: Vec<Job>,
+    /// The number of the last job.
+    #[serde(default)]
+    pub last_job: JobId,
 }
 
 /// A lane: its plan, its input and its turn.
@@ -136,6 +146,8 @@ impl SessionState {
             last_request: RequestId(0),
             commands: Vec::new(),
             last_command: CommandId(0),
+            jobs: Vec::new(),
+            last_job: JobId(0),
         };
         Self { id, core, plans: BTreeMap::new() }
     }
@@ -196,6 +208,21 @@ impl Core {
     /// The background command of this number, if it runs.
     pub fn command(&self, id: CommandId) -> Option<&BackgroundCommand> {
         self.commands.iter().find(|command| command.id == id)
+    }
+
+    /// The job of this number, if it runs.
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.iter().find(|job| job.id == id)
+    }
+
+    /// The job whose lane this is.
+    pub fn job_of(&self, lane: &LaneId) -> Option<&Job> {
+        self.jobs.iter().find(|job| job.child == *lane)
+    }
+
+    /// The running jobs that work for a Goal.
+    pub fn jobs_of(&self, goal: GoalId) -> impl Iterator<Item = &Job> {
+        self.jobs.iter().filter(move |job| job.goal_id == Some(goal))
     }
 
     /// The running background commands that work for a Goal.

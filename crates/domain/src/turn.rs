@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::effect::Effect;
 use crate::failure::{Failure, FailureKind};
 use crate::goal::Remark;
-use crate::id::{AgentName, CallRef, GoalId, InputId, ModelName, Revision, Timestamp, TurnNumber};
+use crate::id::{AgentName, CallRef, GoalId, InputId, ModelName, RequestId, Revision, Timestamp, TurnNumber};
 use crate::progress::{Fingerprint, Progress, Repeat};
-use crate::request::RequestId;
+
 use crate::wait::WaitOver;
 
 /// Why a turn started. There is no third way (T1).
@@ -55,6 +55,8 @@ pub enum StopReason {
     GoalChanged,
     /// The worker shuts down in order.
     Shutdown,
+    /// The user cancelled its job (W2).
+    JobCancelled,
 }
 
 impl StopReason {
@@ -66,6 +68,7 @@ impl StopReason {
             Self::Budget => "budget",
             Self::GoalChanged => "goal_changed",
             Self::Shutdown => "shutdown",
+            Self::JobCancelled => "job_cancelled",
         }
     }
 }

@@ -75,6 +75,8 @@ codes! {
     WrongAnswer => "wrong_answer",
     /// No such background command, or it is over.
     UnknownCommand => "unknown_command",
+    /// No job of that number runs.
+    UnknownJob => "unknown_job",
     /// Work of the Goal is still open (G12).
     OpenWork => "open_work",
     /// A write of a turn that ended or was taken over (T5).

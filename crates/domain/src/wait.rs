@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::effect::{Digest, Effect};
 use crate::goal::Remark;
-use crate::id::{CallRef, GoalId, LaneId, Timestamp};
+use crate::id::{CallRef, CommandId, GoalId, JobId, LaneId, Timestamp};
 use crate::text::Text;
 
 /// The longest wait: a month. Who waits longer has forgotten it.
@@ -22,38 +22,6 @@ pub const WAITED_PATH_CHARS: usize = 4_096;
 pub type CommandTitle = Text<COMMAND_TITLE_CHARS>;
 /// A path beneath the workspace root, with `/`.
 pub type WaitedPath = Text<WAITED_PATH_CHARS>;
-
-/// A background command, numbered in its session from 1.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(transparent)]
-pub struct CommandId(pub u32);
-
-impl CommandId {
-    /// The number after this one; stays at the maximum instead of wrapping.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-}
-
-impl fmt::Display for CommandId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// A command that runs beside turns, under the worker that started it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -87,6 +55,11 @@ pub enum Condition {
         /// The command.
         command: CommandId,
     },
+    /// The end of a job.
+    Job {
+        /// The job.
+        job: JobId,
+    },
     /// Another content of a file, its appearance or its end.
     File {
         /// The file.
@@ -104,6 +77,7 @@ impl Condition {
         match self {
             Self::Time => "time",
             Self::Command { .. } => "command",
+            Self::Job { .. } => "job",
             Self::File { .. } => "file",
             Self::Inbox => "inbox",
         }
@@ -115,6 +89,7 @@ impl fmt::Display for Condition {
         match self {
             Self::Time => f.write_str("a time"),
             Self::Command { command } => write!(f, "the end of background command {command}"),
+            Self::Job { job } => write!(f, "the end of job {job}"),
             Self::File { path, .. } => write!(f, "a change of {path}"),
             Self::Inbox => f.write_str("an input"),
         }

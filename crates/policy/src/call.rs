@@ -62,14 +62,23 @@ pub(crate) fn admit(
     if open.effect.is_some() {
         return Err(dealt_with(call));
     }
-    grant::check_call(open.tool, call_grant, draft.state.core.mode)?;
-    grant::check_permission(open.tool, call_grant, is_granted(call))?;
+    let call_grant = in_lane(draft, call, call_grant);
+    grant::check_call(open.tool, &call_grant, draft.state.core.mode)?;
+    grant::check_permission(open.tool, &call_grant, is_granted(call))?;
     // A turn that completed its Goal has nothing left to do but to report (T6).
     if running.goal_completed_in.is_some() {
         return Err(turn::stopping(StopReason::GoalChanged));
     }
     draft.emit(EventBody::CallAdmitted { call, tool: open.tool.to_owned(), effect: effect.clone() });
     Ok(())
+}
+
+/// What a call has in its lane: in that of a job, no more than the job was given (C5).
+pub(crate) fn in_lane(draft: &Draft<'_>, call: CallRef, call_grant: &CallGrant) -> CallGrant {
+    let lane = draft.state.running(call.turn).map(|(lane, _)| lane);
+    let job = lane.and_then(|lane| draft.state.core.job_of(lane));
+    let grant = job.map_or(call_grant.grant, |job| call_grant.grant.intersect(job.may()));
+    CallGrant { grant, ..call_grant.clone() }
 }
 
 /// Whether a person allowed the call: such a call stands before the first request of its turn (I4).
@@ -150,6 +159,7 @@ fn evidence(
         }
         Effect::Read
         | Effect::WorkState
+        | Effect::Job
         | Effect::FileWrite { .. }
         | Effect::Command { .. }
         | Effect::External => {

@@ -9,9 +9,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use domain::{
     AgentName, Answer, AnswerOption, Budgets, CallOutcome, CallRef, CapabilitySet, ClientName, CommandId,
-    CommandTitle, Confinement, Digest, Effect, Failure, Fingerprint, GoalId, InputText, LaneId, ModelCall,
-    ModelName, Objective, PlanId, Question, Remark, RequestId, Revision, Snapshot, TokenUsage, TurnNumber,
-    TurnOutcome, Wait, WorkerName,
+    CommandTitle, Confinement, Digest, Effect, Failure, Fingerprint, GoalId, InputText, JobId, JobTitle,
+    LaneId, ModelCall, ModelName, Objective, PlanId, Question, Remark, RequestId, Revision, Snapshot,
+    TokenUsage, TurnNumber, TurnOutcome, Wait, WorkerName,
 };
 use serde::Serialize;
 
@@ -93,6 +93,8 @@ pub enum UserCommand {
     AnswerRequest { request: RequestId, answer: Answer },
     /// Stops a background command.
     StopCommand { command: CommandId },
+    /// Ends a job (W2).
+    CancelJob { job: JobId },
     /// Stops what runs, pauses the Goal and holds the queue (G11).
     Interrupt,
 }
@@ -221,6 +223,27 @@ pub enum AgentCommand {
     },
     /// `command_stop`.
     StopCommand { call: CallRef, grant: CallGrant, command: CommandId },
+    /// `task`: opens a lane for delegated work and starts its turn (C5, W2).
+    StartJob { call: CallRef, grant: CallGrant, job: NewJob },
+}
+
+/// What an agent delegates, and the terms on which it is done.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NewJob {
+    /// Who is to do it.
+    pub agent: AgentName,
+    /// All that this agent may do anywhere.
+    pub role_grant: CapabilitySet,
+    /// How it is shown.
+    pub title: JobTitle,
+    /// What it is to do, in full.
+    pub text: InputText,
+    /// Whether the call is answered at once and the report comes later, or the call waits for it.
+    pub is_background: bool,
+    /// The walls around its commands, as in [`RuntimeCommand::AdmitTurn`].
+    pub confinement: Option<Confinement>,
+    /// What tells the call from others (G7).
+    pub ran: Fingerprint,
 }
 
 /// What a turn asks a person (I4).
@@ -286,8 +309,8 @@ pub enum RuntimeCommand {
     RecoverCommand { command: CommandId, dead: Option<Owner> },
     /// The file that the Goal waits for was looked at (G10).
     LookAtFile { goal_id: GoalId, found: Option<Digest> },
-    /// The turn is over.
-    EndTurn { turn: TurnNumber, outcome: TurnOutcome, jitter: Jitter },
+    /// The turn is over. `report` is its last answer, which is what a job's parent reads.
+    EndTurn { turn: TurnNumber, outcome: TurnOutcome, report: Option<String>, jitter: Jitter },
 }
 
 /// A random share between −20 % and +20 %, drawn by the caller, that keeps retries of many sessions apart (T9).

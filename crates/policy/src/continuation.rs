@@ -5,8 +5,8 @@
 
 use domain::{
     BackgroundCommand, BlockCode, CommandId, Condition, Core, Failure, Goal, GoalId, GoalState, GoalStatus,
-    HumanRequest, InboxRow, InputId, InputKind, LaneId, PauseReason, RequestId, Retry, RunningTurn,
-    Timestamp, TurnEnd, TurnNumber, TurnOutcome, Wait,
+    HumanRequest, InboxRow, InputId, InputKind, Job, JobId, LaneId, PauseReason, RequestId, Retry,
+    RunningTurn, Timestamp, TurnEnd, TurnNumber, TurnOutcome, Wait,
 };
 use serde::Serialize;
 
@@ -33,6 +33,8 @@ struct GoalView {
     wait: Option<Wait>,
     /// Its running background commands: an implicit wait (G10).
     commands: Vec<CommandId>,
+    /// Its running jobs: an implicit wait too.
+    jobs: Vec<JobId>,
 }
 
 /// What may happen next in a session without anybody acting.
@@ -105,6 +107,11 @@ pub enum Awaited {
         /// The commands.
         commands: Vec<CommandId>,
     },
+    /// A job of the Goal ends (G10, W2).
+    Jobs {
+        /// The jobs.
+        jobs: Vec<JobId>,
+    },
 }
 
 /// Why a session does nothing by itself.
@@ -158,11 +165,9 @@ impl ContinuationView {
     /// Takes the parts of a lane's and the session's state that matter.
     pub fn new(
         goal: Option<&Goal>,
-        inbox: &[InboxRow],
-        inbox_held: bool,
-        running: Option<&RunningTurn>,
-        last_end: Option<&TurnEnd>,
-        commands: &[BackgroundCommand],
+        (inbox, inbox_held): (&[InboxRow], bool),
+        (running, last_end): (Option<&RunningTurn>, Option<&TurnEnd>),
+        (commands, jobs): (&[BackgroundCommand], &[Job]),
         requests: &[HumanRequest],
     ) -> Self {
         let of_goal = |goal: &Goal| GoalView {
@@ -177,6 +182,7 @@ impl ContinuationView {
                 .filter(|command| command.goal_id == Some(goal.id))
                 .map(|command| command.id)
                 .collect(),
+            jobs: jobs.iter().filter(|job| job.goal_id == Some(goal.id)).map(|job| job.id).collect(),
         };
         let active = goal.filter(|goal| goal.is_active()).map(|goal| goal.id);
         Self {
@@ -192,18 +198,17 @@ impl ContinuationView {
         }
     }
 
-    /// The view of one lane.
+    /// The view of one lane. Only the main lane goes on for the Goal; that of a job does for its own input.
     pub fn of_lane(core: &Core, lane: &LaneId) -> Self {
         let slot = core.lanes.get(lane);
-        Self::new(
+        let view = Self::new(
             core.goal.as_ref(),
-            slot.map_or(&[], |slot| slot.inbox.as_slice()),
-            core.inbox_held,
-            slot.and_then(|slot| slot.running.as_ref()),
-            slot.and_then(|slot| slot.last_end.as_ref()),
-            &core.commands,
+            (slot.map_or(&[], |slot| slot.inbox.as_slice()), core.inbox_held),
+            (slot.and_then(|slot| slot.running.as_ref()), slot.and_then(|slot| slot.last_end.as_ref())),
+            (&core.commands, &core.jobs),
             &core.requests,
-        )
+        );
+        Self { goal: view.goal.filter(|_| lane.is_main()), ..view }
     }
 }
 
@@ -213,7 +218,8 @@ fn may_run(row: &InboxRow, active: Option<GoalId>) -> bool {
     match (row.kind, row.goal_id) {
         (InputKind::User | InputKind::Steer, _) | (InputKind::Answer, None) => true,
         (InputKind::Answer | InputKind::Report, Some(goal)) => Some(goal) == active,
-        (InputKind::Report, None) => false,
+        // The turn of a task starts with its job.
+        (InputKind::Report, None) | (InputKind::Task, _) => false,
     }
 }
 
@@ -241,12 +247,15 @@ fn continue_goal(goal: &GoalView, now: Timestamp) -> NextAction {
             Condition::Time => {
                 NextAction::WaitUntil { at: wait.deadline, cause: Delay::Wait { wait: wait.clone() } }
             }
-            Condition::Command { .. } | Condition::File { .. } | Condition::Inbox => {
+            Condition::Command { .. } | Condition::Job { .. } | Condition::File { .. } | Condition::Inbox => {
                 NextAction::WaitFor { what: Awaited::Condition { wait: wait.clone() } }
             }
         },
         _ if goal.wait.is_none() && !goal.commands.is_empty() => {
             NextAction::WaitFor { what: Awaited::Commands { commands: goal.commands.clone() } }
+        }
+        _ if goal.wait.is_none() && !goal.jobs.is_empty() => {
+            NextAction::WaitFor { what: Awaited::Jobs { jobs: goal.jobs.clone() } }
         }
         (_, Some(retry)) => NextAction::WaitUntil { at: retry.at, cause: Delay::Retry { retry } },
         (_, None) => NextAction::RunGoal { goal_id: goal.id, continuation: goal.next_continuation },
@@ -299,7 +308,8 @@ pub fn wake_at(core: &Core, leases: &Leases, now: Timestamp) -> Option<Timestamp
             let look = look.then(|| leases.next_look.unwrap_or(now));
             Some(look.map_or(wait.deadline, |look| look.min(wait.deadline)))
         }
-        NextAction::WaitFor { what: Awaited::Commands { .. } } | NextAction::Idle { .. } => None,
+        NextAction::WaitFor { what: Awaited::Commands { .. } | Awaited::Jobs { .. } }
+        | NextAction::Idle { .. } => None,
     };
     let of_command =
         |command: &BackgroundCommand| leases.commands.get(&command.id).map_or(now, |lease| lease.expires_at);

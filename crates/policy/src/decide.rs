@@ -6,7 +6,7 @@ use crate::command::{AgentCommand, Command, RuntimeCommand, UserCommand};
 use crate::decision::{Decision, Draft};
 use crate::facts::Facts;
 use crate::rejection::Rejection;
-use crate::{background, call, goal, inbox, mode, plan, request, stop, turn, wait};
+use crate::{background, call, goal, inbox, job, mode, plan, request, stop, turn, wait};
 
 /// Decides a command on the state and the facts read in the same transaction (E2, E3).
 ///
@@ -55,7 +55,8 @@ const fn call_of(command: &AgentCommand) -> CallRef {
         | AgentCommand::WaitGoal { call, .. }
         | AgentCommand::ProposeGoal { call, .. }
         | AgentCommand::StartCommand { call, .. }
-        | AgentCommand::StopCommand { call, .. } => *call,
+        | AgentCommand::StopCommand { call, .. }
+        | AgentCommand::StartJob { call, .. } => *call,
     }
 }
 
@@ -99,6 +100,7 @@ fn user(draft: &mut Draft<'_>, command: &UserCommand) -> Result<(), Rejection> {
         }
         UserCommand::AnswerRequest { request, answer } => request::answer(draft, *request, answer),
         UserCommand::StopCommand { command } => background::stop(draft, *command),
+        UserCommand::CancelJob { job } => job::cancel(draft, *job),
         UserCommand::Interrupt => {
             stop::interrupt(draft);
             Ok(())
@@ -178,6 +180,7 @@ fn agent(draft: &mut Draft<'_>, command: &AgentCommand) -> Result<(), Rejection>
             call::admit(draft, *call, grant, &Effect::WorkState)?;
             background::stop_by_agent(draft, *call, *command)
         }
+        AgentCommand::StartJob { call, grant, job } => job::start(draft, &lane, *call, grant, job),
     }
 }
 
@@ -213,6 +216,8 @@ fn runtime(draft: &mut Draft<'_>, command: &RuntimeCommand) -> Result<(), Reject
             background::recover(draft, *command, dead.as_ref())
         }
         RuntimeCommand::LookAtFile { goal_id, found } => wait::look(draft, *goal_id, *found),
-        RuntimeCommand::EndTurn { turn, outcome, jitter } => turn::end(draft, *turn, outcome, *jitter),
+        RuntimeCommand::EndTurn { turn, outcome, report, jitter } => {
+            turn::end(draft, *turn, outcome, report.as_deref(), *jitter)
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! A decision: events that may be appended, made by [`decide`](crate::decide) and by nothing else.
 
-use domain::{Actor, Condition, Event, EventBody, Goal, Seq, SessionId, SessionState, Timestamp};
+use domain::{Actor, Condition, Event, EventBody, Goal, LaneId, Seq, SessionId, SessionState, Timestamp};
 
 use crate::continuation;
 use crate::facts::{Facts, Leases};
+use crate::job;
 
 /// What a command causes. The private fields and the single constructor make "no check was skipped" a property
 /// of the store's signature.
@@ -97,6 +98,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn finish(mut self) -> Decision {
+        job::end_forgotten(&mut self);
         self.test_wait();
         let core = &self.state.core;
         let mut leases = self.leases;
@@ -121,8 +123,10 @@ impl<'a> Draft<'a> {
         let is_met = match wait.condition {
             Condition::Time | Condition::File { .. } => false,
             Condition::Command { command } => core.command(command).is_none(),
+            Condition::Job { job } => core.job(job).is_none(),
             Condition::Inbox => {
-                core.lanes.values().any(|slot| slot.inbox.iter().any(|row| row.taken.is_none()))
+                let main = core.lanes.get(&LaneId::main());
+                main.is_some_and(|slot| slot.inbox.iter().any(|row| row.taken.is_none()))
             }
         };
         if is_met {

@@ -8,7 +8,7 @@ use domain::{
 use crate::command::{BudgetEdit, CriteriaEdit};
 use crate::decision::Draft;
 use crate::rejection::Rejection;
-use crate::{background, budget, inbox, progress, request};
+use crate::{background, budget, inbox, job, progress, request};
 
 /// Who moves a Goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,6 +111,9 @@ pub(crate) fn move_to(
     for turn in affected {
         let reason = stop.unwrap_or(StopReason::GoalChanged);
         draft.emit(EventBody::TurnStopRequested { turn, reason });
+    }
+    if is_over {
+        job::cancel_waiting(draft, Some(goal.id), "its Goal ended");
     }
 }
 
@@ -417,6 +420,7 @@ fn check_work_is_done(draft: &Draft<'_>, goal: GoalId, remedy: &str) -> Result<(
     let reports = rows.filter(|row| row.kind == InputKind::Report && row.goal_id == Some(goal)).count();
     let requests = core.requests.iter().filter(|request| request.goal_id == Some(goal)).count();
     let counts = [
+        (core.jobs_of(goal).count(), "running job"),
         (commands, "running background command"),
         (reports, "unread report"),
         (requests, "unanswered request"),

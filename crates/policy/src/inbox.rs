@@ -42,7 +42,7 @@ pub(crate) fn joining(core: &Core, lane: &LaneId, bound: Option<GoalId>) -> Vec<
             && match row.kind {
                 InputKind::Steer => true,
                 InputKind::Report => row.goal_id.is_none_or(|goal| Some(goal) == bound),
-                InputKind::User | InputKind::Answer => false,
+                InputKind::User | InputKind::Answer | InputKind::Task => false,
             }
     };
     let inbox = core.lanes.get(lane).map_or(&[][..], |slot| &slot.inbox);
@@ -56,6 +56,15 @@ pub(crate) fn cancel_of_goal(draft: &mut Draft<'_>, goal: GoalId) {
         rows.filter(|row| row.goal_id == Some(goal) && row.taken.is_none()).map(|row| row.id).collect();
     for row in rows {
         draft.emit(EventBody::InputCancelled { row, reason: InputCancelReason::GoalEnded });
+    }
+}
+
+/// Cancels what waits in a lane that ends (W2).
+pub(crate) fn cancel_of_lane(draft: &mut Draft<'_>, lane: &LaneId, reason: InputCancelReason) {
+    let rows = draft.state.core.lanes.get(lane).map_or(&[][..], |slot| &slot.inbox);
+    let rows: Vec<_> = rows.iter().map(|row| row.id).collect();
+    for row in rows {
+        draft.emit(EventBody::InputCancelled { row, reason });
     }
 }
 

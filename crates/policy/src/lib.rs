@@ -16,6 +16,7 @@ mod facts;
 mod goal;
 mod grant;
 mod inbox;
+mod job;
 mod mode;
 mod plan;
 mod progress;
@@ -28,8 +29,8 @@ mod wait;
 
 pub use call::RESULT_BYTES;
 pub use command::{
-    AgentCommand, BudgetEdit, CallGrant, Command, CriteriaEdit, Delivery, Jitter, NewRequest, Permission,
-    PlanUpdate, RuntimeCommand, Scope, UserActor, UserCommand,
+    AgentCommand, BudgetEdit, CallGrant, Command, CriteriaEdit, Delivery, Jitter, NewJob, NewRequest,
+    Permission, PlanUpdate, RuntimeCommand, Scope, UserActor, UserCommand,
 };
 pub use continuation::{Awaited, ContinuationView, Delay, IdleReason, NextAction, next_action, wake_at};
 pub use decide::decide;
@@ -37,6 +38,7 @@ pub use decision::Decision;
 pub use facts::{CommandLease, Facts, KeyVerdict, LEASE_MS, Lease, Leases, Owner, key_verdict};
 pub use goal::{Mover, may_move};
 pub use grant::{PLAN_MODE, check_call, in_mode};
+pub use job::{CHILD, REPORT_BYTES};
 pub use mode::{PLAN_AGENT, turn_agent};
 pub use rejection::{PlanBrief, Rejection, StepBrief};
 pub use retry::{ATTEMPTS_IN_PLACE, IN_PLACE_MS};

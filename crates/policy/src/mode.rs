@@ -5,15 +5,16 @@ use domain::{AgentName, Code, Core, EventBody, InputText, LaneId, Mode, PauseRea
 use crate::command::Delivery;
 use crate::decision::Draft;
 use crate::rejection::Rejection;
-use crate::{background, goal, inbox, stop};
+use crate::{background, goal, inbox, job, stop};
 
 /// The agent that every turn runs in Plan mode (M2).
 pub const PLAN_AGENT: &str = "plan";
 
-/// The agent of the next turn: in Plan mode `plan`, else the one the user chose. `None` before the session is open.
-pub fn turn_agent(core: &Core) -> Option<AgentName> {
+/// The agent of a lane's next turn: in Plan mode `plan`, else the one of its job or the one that the user chose. `None`
+/// before the session is open.
+pub fn turn_agent(core: &Core, lane: &LaneId) -> Option<AgentName> {
     match core.mode {
-        Mode::Work => core.work_agent.clone(),
+        Mode::Work => core.job_of(lane).map(|job| job.agent.clone()).or_else(|| core.work_agent.clone()),
         Mode::Plan => PLAN_AGENT.parse().ok(),
     }
 }
@@ -28,6 +29,7 @@ pub(crate) fn enter_plan(draft: &mut Draft<'_>) {
     if draft.state.core.goal.as_ref().is_some_and(domain::Goal::is_active) {
         goal::move_to(draft, domain::GoalStatus::Paused(PauseReason::PlanMode), None, None);
     }
+    job::cancel_waiting(draft, None, "Plan mode was entered");
 }
 
 pub(crate) fn start_work(

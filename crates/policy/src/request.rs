@@ -9,7 +9,7 @@ use domain::{
 use crate::command::{CallGrant, NewRequest, Permission};
 use crate::decision::Draft;
 use crate::rejection::Rejection;
-use crate::{budget, call, goal, grant, inbox, progress, turn};
+use crate::{budget, call, goal, grant, inbox, job, progress, turn};
 
 /// Denials of one call after which asking for it again leads nowhere.
 const DENIALS: u8 = 3;
@@ -24,6 +24,7 @@ pub(crate) fn ask(
 ) -> Result<(), Rejection> {
     let running = turn::at_boundary(draft, call.turn)?;
     let open = call::open_call(&running, call)?;
+    let call_grant = &call::in_lane(draft, call, call_grant);
     if running.open_calls().iter().any(|open| open.effect.is_some()) {
         return Err(turn::out_of_order("a request before every admitted call has its result", &running));
     }
@@ -65,7 +66,7 @@ fn open_request(draft: &mut Draft<'_>, call: CallRef, running: &RunningTurn, ask
         Asked::Permission { .. } => PauseReason::Permission { request: id },
     };
     let at = draft.now();
-    let request = HumanRequest { id, lane, turn: running.number, goal_id, at, asked };
+    let request = HumanRequest { id, lane: lane.clone(), turn: running.number, goal_id, at, asked };
     draft.emit(EventBody::RequestOpened { request });
     for open in running.open_calls() {
         let (outcome, result) = if open.call == call {
@@ -85,11 +86,13 @@ fn open_request(draft: &mut Draft<'_>, call: CallRef, running: &RunningTurn, ask
         draft.emit(EventBody::InputConsumed { turn: running.number, rows });
     }
     budget::charge_time(draft);
-    draft.emit(EventBody::TurnEnded { turn: running.number, outcome: TurnOutcome::Waiting { request: id } });
+    let outcome = TurnOutcome::Waiting { request: id };
+    draft.emit(EventBody::TurnEnded { turn: running.number, outcome: outcome.clone() });
     if goal_id.is_some() {
         goal::pause_by_runtime(draft, pause, None);
     }
     budget::settle(draft);
+    job::follow_turn(draft, &lane, Some(&outcome), (false, None));
 }
 
 /// Settles a request, queues what the agent reads of it and lifts exactly the pause that it caused. A request that was
@@ -182,6 +185,16 @@ fn lift(draft: &mut Draft<'_>, request: &HumanRequest) {
         goal::move_to(draft, to, None, None);
     } else {
         goal::lift_pause(draft);
+    }
+}
+
+/// Settles the requests of a lane that ends, and lifts exactly the pauses that they caused.
+pub(crate) fn cancel_of_lane(draft: &mut Draft<'_>, lane: &LaneId) {
+    let requests = draft.state.core.requests.iter().filter(|request| request.lane == *lane);
+    let requests: Vec<_> = requests.cloned().collect();
+    for request in requests {
+        draft.emit(EventBody::RequestSettled { request: request.id, end: RequestEnd::Cancelled });
+        lift(draft, &request);
     }
 }
 

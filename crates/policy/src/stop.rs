@@ -9,9 +9,11 @@ use crate::goal;
 pub(crate) fn stop_all(draft: &mut Draft<'_>, reason: StopReason) {
     let is_new = |stop: Option<StopReason>| match reason {
         StopReason::Interrupted => stop != Some(reason),
-        StopReason::PlanMode | StopReason::Budget | StopReason::GoalChanged | StopReason::Shutdown => {
-            stop.is_none()
-        }
+        StopReason::PlanMode
+        | StopReason::Budget
+        | StopReason::GoalChanged
+        | StopReason::Shutdown
+        | StopReason::JobCancelled => stop.is_none(),
     };
     let running = draft.state.core.running_turns().filter(|(_, turn)| is_new(turn.stop));
     let turns: Vec<_> = running.map(|(_, turn)| turn.number).collect();

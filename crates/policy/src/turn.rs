@@ -16,7 +16,7 @@ use crate::decision::Draft;
 use crate::facts::{LEASE_MS, Lease, Owner};
 use crate::inbox::{self, Unconsumed};
 use crate::rejection::Rejection;
-use crate::{budget, goal, mode, progress, retry};
+use crate::{budget, goal, job, mode, progress, retry};
 
 /// Calls in one response: models ask for a handful; more is a malfunction.
 pub const CALLS_PER_RESPONSE: usize = 128;
@@ -30,7 +30,7 @@ pub(crate) fn admit(
     model: &ModelName,
     (scope, max_requests, confinement): (Scope, NonZeroU32, Option<Confinement>),
 ) -> Result<(), Rejection> {
-    check_lease_is_free(draft)?;
+    check_lease_is_free(draft, lane, owner)?;
     let trigger = match next_action(&ContinuationView::of_lane(&draft.state.core, lane), draft.now()) {
         NextAction::RunInput { row } => TurnTrigger::Input { rows: vec![row] },
         NextAction::RunGoal { goal_id, continuation } if scope == Scope::All => {
@@ -44,7 +44,24 @@ pub(crate) fn admit(
             return Err(Rejection::new("T4", Code::NotDue, "nothing may start a turn at this moment"));
         }
     };
-    let Some(agent) = mode::turn_agent(&draft.state.core) else {
+    start(draft, lane, trigger, (model.clone(), max_requests.get(), confinement))?;
+    // What runs in other lanes runs under this owner's lease.
+    if draft.state.core.running_turns().count() == 1 {
+        let epoch = draft.state.core.last_turn;
+        let expires_at = draft.now().plus_ms(LEASE_MS);
+        draft.leases.turn = Some(Lease { owner: owner.clone(), epoch, expires_at });
+    }
+    Ok(())
+}
+
+/// Starts a turn for this trigger; the lease is the caller's concern.
+pub(crate) fn start(
+    draft: &mut Draft<'_>,
+    lane: &LaneId,
+    trigger: TurnTrigger,
+    (model, max_requests, confinement): (ModelName, u32, Option<Confinement>),
+) -> Result<(), Rejection> {
+    let Some(agent) = mode::turn_agent(&draft.state.core, lane) else {
         return Err(Rejection::unknown_session(draft.state.id));
     };
     let turn = draft.state.core.last_turn.next();
@@ -55,15 +72,13 @@ pub(crate) fn admit(
         turn,
         lane: lane.clone(),
         agent,
-        model: model.clone(),
+        model,
         trigger,
         goal,
-        max_requests: max_requests.get().min(REQUESTS_PER_TURN),
+        max_requests: max_requests.min(REQUESTS_PER_TURN),
         wait_over,
         confinement,
     });
-    draft.leases.turn =
-        Some(Lease { owner: owner.clone(), epoch: turn, expires_at: draft.now().plus_ms(LEASE_MS) });
     Ok(())
 }
 
@@ -81,11 +96,14 @@ fn wait_over(core: &Core, lane: &LaneId, trigger: &TurnTrigger, now: Timestamp) 
     Some(WaitOver { condition: wait.condition.clone(), is_met: wait.is_met })
 }
 
-/// No turn runs; if one does, says whether its owner still has time.
-fn check_lease_is_free(draft: &Draft<'_>) -> Result<(), Rejection> {
-    let Some((_, running)) = draft.state.core.running_turns().next() else { return Ok(()) };
-    let turn = running.number;
+/// No turn runs, or those that do are this owner's in other lanes; else says whether their owner still has time.
+fn check_lease_is_free(draft: &Draft<'_>, lane: &LaneId, owner: &Owner) -> Result<(), Rejection> {
+    let core = &draft.state.core;
+    let Some((_, running)) = core.running_turns().next() else { return Ok(()) };
+    let own = core.lanes.get(lane).and_then(|slot| slot.running.as_ref());
+    let turn = own.unwrap_or(running).number;
     match draft.leases.turn.as_ref().filter(|lease| lease.expires_at > draft.now()) {
+        Some(lease) if lease.owner == *owner && own.is_none() => Ok(()),
         Some(lease) => {
             let message = format!("turn {turn} runs at worker {}", lease.owner.worker);
             Err(Rejection::new("T5", Code::LeaseHeld, message))
@@ -277,9 +295,11 @@ pub(crate) fn end(
     draft: &mut Draft<'_>,
     turn: TurnNumber,
     proposed: &TurnOutcome,
+    report: Option<&str>,
     jitter: Jitter,
 ) -> Result<(), Rejection> {
     let running = running(draft, turn)?;
+    let lane = lane_of(draft, turn);
     let is_done = running.phase == TurnPhase::Answered || running.goal_completed_in.is_some();
     let outcome = match running.stop {
         Some(StopReason::Interrupted) => TurnOutcome::Interrupted,
@@ -317,11 +337,19 @@ pub(crate) fn end(
     draft.emit(EventBody::TurnEnded { turn, outcome: outcome.clone() });
     // A Goal whose budget is used up is limited by it, whatever else its last turn says.
     budget::settle(draft);
+    if !lane.is_main() {
+        job::follow_turn(draft, &lane, Some(&outcome), (false, report));
+        return Ok(());
+    }
     progress::settle(draft, &running);
     if let TurnOutcome::Failed { failure } = &outcome {
         follow_failure(draft, &running, failure, jitter);
     }
     Ok(())
+}
+
+fn lane_of(draft: &Draft<'_>, turn: TurnNumber) -> LaneId {
+    draft.state.running(turn).map_or_else(LaneId::main, |(lane, _)| lane.clone())
 }
 
 /// Whether a failed request may have cost something. One that the provider turned away, or that never
@@ -442,6 +470,7 @@ pub(crate) fn recover(
     found: &BTreeMap<CallRef, Option<Digest>>,
 ) -> Result<(), Rejection> {
     let running = running(draft, turn)?;
+    let lane = lane_of(draft, turn);
     if let Some(lease) = &draft.leases.turn
         && lease.expires_at > draft.now()
         && dead != Some(&lease.owner)
@@ -478,6 +507,11 @@ pub(crate) fn recover(
         goal::pause_by_runtime(draft, PauseReason::UncertainSideEffect { call }, None);
     }
     budget::settle(draft);
+    if !lane.is_main() {
+        let ended = is_interrupted.then_some(&TurnOutcome::Interrupted);
+        job::follow_turn(draft, &lane, ended, (uncertain.is_some(), None));
+        return Ok(());
+    }
     progress::settle(draft, &running);
     Ok(())
 }

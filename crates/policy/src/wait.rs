@@ -1,7 +1,8 @@
 //! What a Goal waits for without spending a turn (G10).
 
 use domain::{
-    CallRef, Code, CommandId, Condition, Digest, EventBody, Fingerprint, GoalId, Timestamp, WAIT_MS, Wait,
+    CallRef, Code, CommandId, Condition, Digest, EventBody, Fingerprint, GoalId, JobId, Timestamp, WAIT_MS,
+    Wait,
 };
 use serde::Serialize;
 
@@ -45,8 +46,12 @@ pub(crate) fn set(
             let message = format!("there is no background command {command} in this session");
             return Err(Rejection::new("G10", Code::UnknownCommand, message));
         }
+        Condition::Job { job } if *job > draft.state.core.last_job || *job == JobId(0) => {
+            let message = format!("there is no job {job} in this session");
+            return Err(Rejection::new("G10", Code::UnknownJob, message));
+        }
         Condition::File { .. } => draft.leases.next_look = Some(draft.now().plus_ms(LOOK_MS)),
-        Condition::Command { .. } | Condition::Time | Condition::Inbox => {}
+        Condition::Command { .. } | Condition::Job { .. } | Condition::Time | Condition::Inbox => {}
     }
     draft.emit(EventBody::GoalWaitSet { goal_id, wait: Wait { is_met: false, ..wait.clone() } });
     let next = "end the turn with a short answer; nothing runs for the Goal until then";

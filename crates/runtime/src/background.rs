@@ -1,4 +1,5 @@
-//! Background commands: they run beside turns, under the worker that started them, and end with a report (G10, I5).
+//! Background commands and jobs: they run beside the main lane's turns, under the worker that started them, and end with a
+//! report (G10, I5, W2).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,15 +7,16 @@ use std::time::Duration;
 use domain::{CallOutcome, Code, CommandId, Digest, SessionId, Timestamp};
 use policy::RuntimeCommand;
 use store::Committed;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::drive::Observer;
+use crate::drive::{Around, Observer, drive};
 use crate::ports::{PreparedCall, ToolOutput};
 use crate::sessions::{CommandError, Extra, Order, Sessions};
 use crate::toolbox;
-use crate::turn::RENEW_MS;
+use crate::turn::{AdmittedTurn, RENEW_MS};
 
 /// How often the owner of a command looks whether it is to stop. A person who stops one waits this long at most.
 const LOOK: Duration = Duration::from_millis(250);
@@ -25,17 +27,24 @@ const ATTEMPTS: u32 = 10;
 /// Pause between two of them.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// The background commands of one process.
+/// The background commands and jobs of one process.
 pub(crate) struct Background {
     sessions: Sessions,
     observer: Arc<dyn Observer>,
     shutdown: CancellationToken,
+    /// Cancelled once the last engine is dropped. Turns hold what is here, so that alone would not end them.
+    dropped: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Background {
     pub(crate) fn new(sessions: Sessions, observer: Arc<dyn Observer>, shutdown: CancellationToken) -> Self {
-        Self { sessions, observer, shutdown, tasks: Mutex::default() }
+        Self { sessions, observer, shutdown, dropped: CancellationToken::new(), tasks: Mutex::default() }
+    }
+
+    /// Whoever holds this is an engine: with the last one the turns here are dropped, and left to recovery.
+    pub(crate) fn alive(&self) -> DropGuard {
+        self.dropped.clone().drop_guard()
     }
 
     /// Runs a command that was recorded as started, with a lease from then on.
@@ -58,7 +67,39 @@ impl Background {
         tasks.spawn(run.until_over(prepared));
     }
 
-    /// Whether a command runs here.
+    /// Drives a turn in the lane of a job. The lease is kept by whatever turn of this process runs, so one whose task
+    /// broke off is ended here: nobody else would notice.
+    /// Gives what hears when nobody drives it any more.
+    pub(crate) fn start_turn(&self, turn: AdmittedTurn, around: Around) -> oneshot::Receiver<()> {
+        let (leaves, left) = oneshot::channel();
+        let (sessions, observer) = (self.sessions.clone(), Arc::clone(&self.observer));
+        let dropped = self.dropped.clone();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            let _leaves = leaves;
+            let (session, number) = (turn.session(), turn.number());
+            let mut task = tokio::spawn(drive(turn, around));
+            let driven = tokio::select! {
+                driven = &mut task => driven,
+                () = dropped.cancelled() => return task.abort(),
+            };
+            let error = match driven {
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            tracing::error!(error, %session, %number, "the turn of a job broke off");
+            match sessions.break_off(session, number).await {
+                Ok(events) => events.iter().for_each(|event| observer.event(session, event)),
+                // It had ended, or the store is at fault and the lease will tell.
+                Err(error) => tracing::warn!(%error, "the turn could not be ended"),
+            }
+        });
+        left
+    }
+
+    /// Whether a command or a job runs here.
     pub(crate) fn is_busy(&self) -> bool {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}

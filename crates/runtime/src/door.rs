@@ -2,7 +2,7 @@
 
 use domain::{
     AgentName, Answer, Budgets, Code, CommandId, CommandKey, Event, EventBody, GoalId, InputId, InputText,
-    LaneId, Objective, Remark, RequestEnd, RequestId, Revision, SessionId, UnknownKeys, Violation,
+    JobId, LaneId, Objective, Remark, RequestEnd, RequestId, Revision, SessionId, UnknownKeys, Violation,
 };
 use policy::{BudgetEdit, CriteriaEdit, Delivery, Rejection, UserActor, UserCommand};
 use serde_json::Value;
@@ -271,6 +271,11 @@ impl UserDoor {
         command: CommandId,
     ) -> Result<SessionView, CommandError> {
         self.view(session, UserCommand::StopCommand { command }).await
+    }
+
+    /// Ends a job (W2).
+    pub async fn cancel_job(&self, session: SessionId, job: JobId) -> Result<SessionView, CommandError> {
+        self.view(session, UserCommand::CancelJob { job }).await
     }
 
     /// Queues a prompt, or a word to the running turn (I1).

@@ -2,13 +2,17 @@
 
 mod ask;
 mod call;
+mod delegate;
 mod estimate;
 mod watched;
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
 use agents::Role;
 use domain::{
-    Budgets, CallOutcome, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason,
-    TurnOutcome,
+    CallOutcome, Code, Event, Failure, FailureKind, ModelCall, Seq, SessionId, StopReason, TurnOutcome,
 };
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +27,7 @@ use crate::sessions::CommandError;
 use crate::toolbox::Toolbox;
 use crate::turn::AdmittedTurn;
 use crate::worker::Waiting;
+use crate::workshop::TurnLimits;
 use policy::{CALLS_PER_RESPONSE, RESPONSE_BYTES};
 
 /// Events read at once when a transcript is loaded: bounds memory, not the transcript.
@@ -62,40 +67,54 @@ enum Leave {
     Fault(StoreError),
 }
 
-pub(crate) struct Driver<'a> {
+pub(crate) struct Driver {
     turn: AdmittedTurn,
-    role: &'static Role,
-    model: &'a dyn Model,
-    around: Around<'a>,
+    role: Role,
+    around: Around,
     history: History,
     followed: Seq,
+    /// The jobs that this turn waits for.
+    jobs: Vec<delegate::Awaited>,
 }
 
-/// What a turn has around it besides its model.
-#[derive(Clone, Copy)]
-pub(crate) struct Around<'a> {
-    pub(crate) toolbox: &'a Toolbox,
-    pub(crate) inspection: &'a dyn Inspection,
-    pub(crate) background: &'a Background,
-    pub(crate) observer: &'a dyn Observer,
-    pub(crate) asking: &'a Asking,
-    pub(crate) proposed_budgets: Budgets,
-    pub(crate) shutdown: &'a CancellationToken,
+/// What a turn has around it; the turns of its jobs have the same.
+#[derive(Clone)]
+pub(crate) struct Around {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) toolbox: Toolbox,
+    pub(crate) inspection: Arc<dyn Inspection>,
+    pub(crate) limits: TurnLimits,
+    pub(crate) background: Arc<Background>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) asking: Arc<Asking>,
+    pub(crate) shutdown: CancellationToken,
 }
 
-/// Drives an admitted turn to its outcome.
-pub(crate) async fn drive(
+/// Drives an admitted turn to its outcome. In a box, since a turn drives those of the jobs that it waits for.
+pub(crate) fn drive(
     turn: AdmittedTurn,
-    model: &dyn Model,
-    around: Around<'_>,
-) -> Result<Driven, CommandError> {
+    around: Around,
+) -> Pin<Box<dyn Future<Output = Result<Driven, CommandError>> + Send>> {
+    Box::pin(drive_here(turn, around))
+}
+
+async fn drive_here(turn: AdmittedTurn, around: Around) -> Result<Driven, CommandError> {
     let Some(role) = agents::role(turn.agent()) else {
         let failure = Failure::new(FailureKind::NoSuchAgent, format!("there is no agent `{}`", turn.agent()));
-        return end_without_model(turn, failure, around.observer).await;
+        return end_without_model(turn, failure, around.observer.as_ref()).await;
     };
-    let mut driver = Driver { turn, role, model, around, history: History::default(), followed: Seq(0) };
+    let given = turn.state().core.job_of(turn.lane()).map(domain::Job::may);
+    let role = given.map_or(*role, |given| role.within(given));
+    let history = History::of(turn.lane().clone());
+    let mut driver = Driver { turn, role, around, history, followed: Seq(0), jobs: Vec::new() };
     driver.load_history().await?;
-    let outcome = match driver.run().await {
+    let left = driver.run().await;
+    // However the turn ends: what it delegated is its own to the end.
+    let left = match (left, driver.join_jobs().await) {
+        (Err(Leave::End(_) | Leave::Ended(_)), Err(leave)) => Err(leave),
+        (left, _) => left,
+    };
+    let outcome = match left {
         Ok(never) => match never {},
         Err(Leave::Lost) => return Ok(Driven::LeaseLost),
         Err(Leave::Fault(fault)) => return Err(CommandError::Fault(fault)),
@@ -188,7 +207,7 @@ fn flaw_of(response: &ModelResponse) -> Option<Failure> {
 /// No value: the loop ends by leaving.
 enum Never {}
 
-impl Driver<'_> {
+impl Driver {
     /// Reads the transcript from the log. The turn's own first events are the last of it.
     async fn load_history(&mut self) -> Result<(), CommandError> {
         self.catch_up().await?;
@@ -256,6 +275,7 @@ impl Driver<'_> {
                 }
                 self.follow().await?;
             }
+            self.join_jobs().await?;
         }
     }
 
@@ -282,9 +302,10 @@ impl Driver<'_> {
     /// The request begins with its commit, so the line that opens a continuation is part of the history by then.
     async fn request(&mut self) -> Result<ModelRequest, Leave> {
         let mode = self.turn.state().core.mode;
-        let tools = self.around.toolbox.offered(self.role, mode);
+        let tools = self.around.toolbox.offered(&self.role, mode);
+        let is_job = !self.turn.lane().is_main();
         let mut request = ModelRequest {
-            system: self.around.toolbox.system_prompt(self.role, mode, &tools),
+            system: self.around.toolbox.system_prompt(&self.role, (mode, is_job), &tools),
             tools,
             history: Vec::new(),
             work_state: self.work_state(),
@@ -303,7 +324,7 @@ impl Driver<'_> {
 
     /// Sends the request, and again in place after failures that pass (T9).
     async fn ask(&mut self, request: &ModelRequest) -> Result<ModelResponse, Leave> {
-        let limit = self.model.context_tokens();
+        let limit = self.around.model.context_tokens();
         let estimate = estimated_tokens(request, &request.history);
         if estimate > limit {
             let detail = format!("the request has about {estimate} tokens, the model takes {limit}");
@@ -312,8 +333,14 @@ impl Driver<'_> {
         // By the clock that also ends the waits, so that the bound on them is the same in simulated time.
         let first_attempt = self.turn.sessions().now();
         loop {
-            let (session, observer, model) = (self.turn.session(), self.around.observer, self.model);
-            let on_delta = move |delta: Delta<'_>| observer.delta(session, delta);
+            let (session, is_main) = (self.turn.session(), self.turn.lane().is_main());
+            let (observer, model) = (Arc::clone(&self.around.observer), Arc::clone(&self.around.model));
+            // The words of a job would mingle with those of the turn beside it.
+            let on_delta = move |delta: Delta<'_>| {
+                if is_main {
+                    observer.delta(session, delta);
+                }
+            };
             let work = model.respond(request, &on_delta);
             let failure = match self.watched(work, None).await? {
                 Watched::Stopping => return Err(self.stopping()),

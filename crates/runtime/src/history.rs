@@ -6,15 +6,18 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    CallRef, Event, EventBody, InputId, InputText, ModelCall, StopReason, TurnNumber, TurnOutcome,
+    CallRef, Event, EventBody, InputId, InputText, LaneId, ModelCall, StopReason, TurnNumber, TurnOutcome,
     TurnTrigger,
 };
 
 use crate::ports::{HistoryCall, Message};
 
 /// The transcript of one lane.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct History {
+    lane: LaneId,
+    /// The lane's running turn.
+    running: Option<TurnNumber>,
     messages: Vec<Message>,
     /// Texts of inputs that were queued and not consumed.
     queued: BTreeMap<InputId, InputText>,
@@ -27,6 +30,19 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// The empty transcript of a lane.
+    pub(crate) const fn of(lane: LaneId) -> Self {
+        Self {
+            lane,
+            running: None,
+            messages: Vec::new(),
+            queued: BTreeMap::new(),
+            opening: None,
+            opens_continuation: false,
+            has_answer: false,
+        }
+    }
+
     /// The entries so far.
     pub(crate) fn messages(&self) -> &[Message] {
         &self.messages
@@ -34,7 +50,17 @@ impl History {
 
     /// Follows one event.
     pub(crate) fn follow(&mut self, event: &Event) {
+        if let EventBody::TurnStarted { turn, lane, .. } = &event.body
+            && *lane == self.lane
+        {
+            self.running = Some(*turn);
+        }
+        // What turns of other lanes do is none of this transcript.
+        if event.body.turn().is_some_and(|turn| Some(turn) != self.running) {
+            return;
+        }
         match &event.body {
+            EventBody::InputQueued { lane, .. } if *lane != self.lane => {}
             // What the user allowed stands with its result, which comes before the row is consumed.
             EventBody::InputQueued { runs: Some(_), .. } => {}
             EventBody::InputQueued { text, .. } => {

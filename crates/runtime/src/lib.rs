@@ -40,8 +40,8 @@ pub use ports::{
     RequestedCall, Tool, ToolFault, ToolOutput, ToolSpec,
 };
 pub use projection::{
-    AgainView, CommandView, GoalView, ModeView, PlanAccepted, PlanChangeView, PlanRevisionView, PlanView,
-    SessionView, TurnView,
+    AgainView, CommandView, GoalView, JobView, ModeView, PlanAccepted, PlanChangeView, PlanRevisionView,
+    PlanView, SessionView, TurnView,
 };
 pub use recovery::Recovery;
 pub use scheduler::{Asking, Engine, EngineError, Step};

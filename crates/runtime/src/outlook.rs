@@ -1,12 +1,12 @@
 //! What happens next in words, and what a person can do about it (T2): "not continuing because …".
 
-use domain::{BlockCode, CommandId, Condition, PauseReason, RequestId, Timestamp, Wait};
+use domain::{BlockCode, CommandId, Condition, JobId, PauseReason, RequestId, Timestamp, Wait};
 use policy::{Awaited, Delay, IdleReason, NextAction};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::owner::WorkerState;
-use crate::projection::{CommandView, TurnView};
+use crate::projection::{CommandView, JobView, TurnView};
 
 /// Why a session does what it does next, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -49,7 +49,12 @@ pub enum Remedy {
 }
 
 impl Outlook {
-    pub(crate) fn of(next: &NextAction, running: Option<&TurnView>, commands: &[CommandView]) -> Self {
+    pub(crate) fn of(
+        next: &NextAction,
+        running: Option<&TurnView>,
+        commands: &[CommandView],
+        jobs: &[JobView],
+    ) -> Self {
         match next {
             NextAction::RunInput { .. } => Self::due("an input waits for its turn".to_owned()),
             NextAction::RunGoal { continuation, .. } => {
@@ -70,6 +75,7 @@ impl Outlook {
             NextAction::WaitFor { what: Awaited::Condition { wait } } => {
                 let awaited = match wait.condition {
                     Condition::Command { command } => lost(commands, &[command]),
+                    Condition::Job { job } => lost_job(jobs, &[job]),
                     Condition::Time | Condition::File { .. } | Condition::Inbox => None,
                 };
                 if let Some(lost) = awaited {
@@ -83,6 +89,15 @@ impl Outlook {
                 let s = if awaited.len() == 1 { "" } else { "s" };
                 let because = format!("the Goal waits for background command{s} {}", numbers.join(", "));
                 match lost(commands, awaited) {
+                    None => Self { remedies: vec![Remedy::SendMessage], ..Self::going(because) },
+                    Some(lost) => Self::due(format!("{because}{lost}")),
+                }
+            }
+            NextAction::WaitFor { what: Awaited::Jobs { jobs: awaited } } => {
+                let numbers: Vec<_> = awaited.iter().map(ToString::to_string).collect();
+                let s = if awaited.len() == 1 { "" } else { "s" };
+                let because = format!("the Goal waits for job{s} {}", numbers.join(", "));
+                match lost_job(jobs, awaited) {
                     None => Self { remedies: vec![Remedy::SendMessage], ..Self::going(because) },
                     Some(lost) => Self::due(format!("{because}{lost}")),
                 }
@@ -170,6 +185,15 @@ fn lost(commands: &[CommandView], awaited: &[CommandId]) -> Option<String> {
     Some(format!("; the worker of command {id} {gone}, and the next one records its end"))
 }
 
+/// What is to be said of the first of these jobs whose worker is gone.
+fn lost_job(jobs: &[JobView], awaited: &[JobId]) -> Option<String> {
+    let awaited = jobs.iter().filter(|view| awaited.contains(&view.job.id));
+    let mut turns = awaited.filter_map(|view| Some((view.job.id, view.running.as_ref()?.worker)));
+    let (id, worker) = turns.find(|(_, worker)| worker.is_lost())?;
+    let gone = gone(worker);
+    Some(format!("; the worker of job {id} {gone}, and the next one records its end"))
+}
+
 const fn gone(worker: WorkerState) -> &'static str {
     match worker {
         WorkerState::Works { .. } => "is there",
@@ -181,7 +205,7 @@ const fn gone(worker: WorkerState) -> &'static str {
 fn waiting(wait: &Wait) -> String {
     let what = match wait.condition {
         Condition::Time => "the agent waits".to_owned(),
-        Condition::Command { .. } | Condition::File { .. } | Condition::Inbox => {
+        Condition::Command { .. } | Condition::Job { .. } | Condition::File { .. } | Condition::Inbox => {
             format!("the agent waits for {}", wait.condition)
         }
     };

@@ -1,10 +1,10 @@
 //! What clients show: one shared reading of the state, so that no client keeps its own.
 
 use domain::{
-    Actor, AgentName, Amendment, BackgroundCommand, Budgets, Event, EventBody, FailureKind, GoalId,
-    GoalState, GoalStatus, GoalUsage, HumanRequest, LaneId, Mode, ModelName, Plan, PlanClosure, PlanHead,
-    PlanId, Retry, Revision, RunningTurn, Seq, SessionId, SessionState, Step, StepId, StopReason, Streaks,
-    Timestamp, TurnEnd, TurnNumber, TurnPhase, TurnTrigger, Wait,
+    Actor, AgentName, Amendment, BackgroundCommand, Budgets, Core, Event, EventBody, FailureKind, GoalId,
+    GoalState, GoalStatus, GoalUsage, HumanRequest, Job, LaneId, Mode, ModelName, Plan, PlanClosure,
+    PlanHead, PlanId, RequestId, Retry, Revision, RunningTurn, Seq, SessionId, SessionState, Step, StepId,
+    StopReason, Streaks, Timestamp, TurnEnd, TurnNumber, TurnPhase, TurnTrigger, Wait,
 };
 use policy::{ContinuationView, Leases, NextAction};
 use schemars::JsonSchema;
@@ -40,7 +40,9 @@ pub struct SessionView {
     pub requests: Vec<HumanRequest>,
     /// Background commands that run.
     pub commands: Vec<CommandView>,
-    /// The running turn.
+    /// Jobs that are not over.
+    pub jobs: Vec<JobView>,
+    /// The running turn of the main lane.
     pub running: Option<TurnView>,
     /// How the last turn ended.
     pub last_turn: Option<TurnEnd>,
@@ -214,6 +216,18 @@ pub struct CommandView {
     pub worker: WorkerState,
 }
 
+/// A job that is not over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct JobView {
+    /// The job.
+    #[serde(flatten)]
+    pub job: Job,
+    /// The running turn of its lane.
+    pub running: Option<TurnView>,
+    /// The request whose answer it waits for.
+    pub waits_for: Option<RequestId>,
+}
+
 /// The mode, and what is still under way against it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ModeView {
@@ -243,12 +257,13 @@ impl SessionView {
         let running = running.map(|running| TurnView::of(running, leases, now));
         let commands = core.commands.iter().map(|command| CommandView::of(command, leases, now));
         let commands: Vec<_> = commands.collect();
+        let jobs: Vec<_> = core.jobs.iter().map(|job| JobView::of(job, core, leases, now)).collect();
         Self {
             session: state.id,
             title: core.title.clone(),
             workspace: core.workspace.clone().unwrap_or_default(),
             mode: core.mode,
-            agent: policy::turn_agent(core),
+            agent: policy::turn_agent(core, &main),
             work_agent: core.work_agent.clone(),
             head: core.head,
             plan: state.latest_plan(&main).map(|latest| PlanView::of(latest.plan, Some(latest.head))),
@@ -256,12 +271,18 @@ impl SessionView {
             queued_inputs: lane.map_or(0, |lane| lane.inbox.iter().filter(|row| row.taken.is_none()).count()),
             last_turn: lane.and_then(|lane| lane.last_end.clone()),
             requests: core.requests.clone(),
-            outlook: Outlook::of(&next, running.as_ref(), &commands),
+            outlook: Outlook::of(&next, running.as_ref(), &commands, &jobs),
             running,
+            jobs,
             commands,
             next,
             wake_at,
         }
+    }
+
+    /// The running turns of all lanes.
+    pub fn turns(&self) -> impl Iterator<Item = &TurnView> {
+        self.running.iter().chain(self.jobs.iter().filter_map(|job| job.running.as_ref()))
     }
 
     /// The mode as its own view.
@@ -269,7 +290,7 @@ impl SessionView {
         ModeView {
             mode: self.mode,
             entering: self.mode == Mode::Plan
-                && self.running.as_ref().is_some_and(|turn| turn.stop == Some(StopReason::PlanMode)),
+                && self.turns().any(|turn| turn.stop == Some(StopReason::PlanMode)),
             agent: self.agent.clone(),
             work_agent: self.work_agent.clone(),
         }
@@ -296,6 +317,18 @@ impl TurnView {
             worker: lease.map_or(WorkerState::Silent { since: now }, |lease| {
                 WorkerState::of(&lease.owner, lease.expires_at, now)
             }),
+        }
+    }
+}
+
+impl JobView {
+    fn of(job: &Job, core: &Core, leases: &Leases, now: Timestamp) -> Self {
+        let running = core.lanes.get(&job.child).and_then(|lane| lane.running.as_ref());
+        let waits_for = core.requests.iter().find(|request| request.lane == job.child);
+        Self {
+            job: job.clone(),
+            running: running.map(|running| TurnView::of(running, leases, now)),
+            waits_for: waits_for.map(|request| request.id),
         }
     }
 }

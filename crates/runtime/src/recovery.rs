@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use domain::{CallRef, Code, Condition, Digest, Effect, Event, GoalId, SessionId, WaitedPath};
+use domain::{
+    CallRef, Code, Condition, Digest, Effect, Event, GoalId, LaneId, SessionId, TurnNumber, WaitedPath,
+};
 use policy::RuntimeCommand;
 
 use crate::owner;
@@ -73,6 +75,37 @@ impl Sessions {
         }
     }
 
+    /// Ends a turn of this process whose task broke off. What its open calls changed nobody looks at, since something of
+    /// them may still run here.
+    pub(crate) async fn break_off(
+        &self,
+        session: SessionId,
+        turn: TurnNumber,
+    ) -> Result<Vec<Event>, CommandError> {
+        let (dead, found) = (Some(self.owner().clone()), BTreeMap::new());
+        let order = Order::Runtime(RuntimeCommand::RecoverTurn { turn, dead, found });
+        Ok(self.execute(session, order, Extra::default()).await?.events)
+    }
+
+    /// Whether turns run that this process does not drive: another one's, or of an owner whose time is over.
+    pub(crate) async fn runs_elsewhere(&self, session: SessionId) -> Result<bool, CommandError> {
+        let head = self.head(session).await?;
+        let runs = head.state.core.running_turns().next().is_some();
+        let is_ours = |lease: policy::Lease| lease.owner == *self.owner() && lease.expires_at > self.now();
+        Ok(runs && !head.leases.turn.is_some_and(is_ours))
+    }
+
+    /// The lanes of jobs in which a turn is due.
+    pub(crate) async fn due_jobs(&self, session: SessionId) -> Result<Vec<LaneId>, CommandError> {
+        let head = self.head(session).await?;
+        let (core, now) = (&head.state.core, self.now());
+        let is_due = |lane: &&LaneId| {
+            let next = policy::next_action(&policy::ContinuationView::of_lane(core, lane), now);
+            matches!(next, policy::NextAction::RunInput { .. })
+        };
+        Ok(core.jobs.iter().map(|job| &job.child).filter(is_due).cloned().collect())
+    }
+
     /// Ends the background commands whose owner is gone, and says what was decided.
     pub(crate) async fn recover_commands(&self, session: SessionId) -> Result<Vec<Event>, CommandError> {
         let head = self.head(session).await?;
@@ -104,7 +137,7 @@ impl Sessions {
             goal.and_then(|goal| Some((goal.id, goal.wait.as_ref()?))).filter(|(_, wait)| !wait.is_met);
         Ok(wait.and_then(|(goal_id, wait)| match &wait.condition {
             Condition::File { path, .. } => Some(Look { workspace, goal_id, path: path.clone() }),
-            Condition::Time | Condition::Command { .. } | Condition::Inbox => None,
+            Condition::Time | Condition::Command { .. } | Condition::Job { .. } | Condition::Inbox => None,
         }))
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use domain::{Code, Event, SessionId, Timestamp, TurnNumber, TurnOutcome};
+use domain::{Code, Event, LaneId, SessionId, Timestamp, TurnNumber, TurnOutcome};
 use policy::{Awaited, IdleReason, NextAction, Scope};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::background::Background;
 use crate::drive::{Around, Driven, Observer, drive};
@@ -13,6 +13,7 @@ use crate::ports::Model;
 use crate::projection::SessionView;
 use crate::recovery::Recovery;
 use crate::sessions::{CommandError, Sessions};
+use crate::turn::AdmittedTurn;
 use crate::workshop::{Workplace, Workshop};
 
 /// Whether a person can be asked.
@@ -36,6 +37,7 @@ pub struct Engine {
     observer: Arc<dyn Observer>,
     asking: Arc<Asking>,
     background: Arc<Background>,
+    _alive: Arc<DropGuard>,
     shutdown: CancellationToken,
     at_work: Arc<Mutex<BTreeSet<SessionId>>>,
 }
@@ -140,6 +142,7 @@ impl Engine {
             workshop,
             observer,
             asking: Arc::new(asking),
+            _alive: Arc::new(background.alive()),
             background: Arc::new(background),
             shutdown,
             at_work: Arc::default(),
@@ -194,13 +197,26 @@ impl Engine {
         }
         self.look_at_file(session).await?;
         let view = self.sessions.view(session).await?;
+        if self.sessions.runs_elsewhere(session).await? {
+            return self.recover(session, &view.workspace).await;
+        }
+        let view = self.start_turns_of_jobs(view).await?;
         match view.next {
             NextAction::WaitFor { what: Awaited::Turn { .. } } => {
                 self.recover(session, &view.workspace).await
             }
             NextAction::WaitFor { what } => Ok(Step::WaitFor { what, until: view.wake_at }),
             NextAction::WaitUntil { at, .. } => Ok(Step::WaitUntil { at }),
-            NextAction::Idle { why } => Ok(Step::Idle { why }),
+            NextAction::Idle { why } => {
+                // Jobs end by themselves, and are worth waiting for even if nothing goes on with their reports.
+                let running = view.jobs.iter().filter(|job| job.running.is_some());
+                let jobs: Vec<_> = running.map(|job| job.job.id).collect();
+                Ok(if jobs.is_empty() {
+                    Step::Idle { why }
+                } else {
+                    Step::WaitFor { what: Awaited::Jobs { jobs }, until: view.wake_at }
+                })
+            }
             NextAction::RunGoal { .. } if scope == Scope::InputOnly => Ok(Step::GoalHeldBack),
             NextAction::RunInput { .. } | NextAction::RunGoal { .. } => self.run(&view, scope).await,
         }
@@ -238,34 +254,65 @@ impl Engine {
     }
 
     async fn run(&self, view: &SessionView, scope: Scope) -> Result<Step, EngineError> {
-        let (session, workspace) = (view.session, view.workspace.as_str());
-        let place = self.workshop.open(workspace, view.mode).await.map_err(cannot_open(workspace))?;
-        let Workplace { toolbox, inspection, limits } = place;
-        let admitted = self.sessions.admit(session, self.model.name(), scope, limits).await;
-        let turn = match admitted {
-            Ok(turn) => turn,
-            // Another worker was faster; what it does will show.
-            Err(CommandError::Rejected(refused))
-                if matches!(refused.code, Code::LeaseHeld | Code::RecoveryNeeded | Code::NotDue) =>
-            {
-                return Ok(Step::Busy { until: self.sessions.now() });
-            }
-            Err(error) => return Err(error.into()),
+        let (session, around) = (view.session, self.around(view).await?);
+        let Some(turn) = self.admit((session, LaneId::main()), scope, &around).await? else {
+            return Ok(Step::Busy { until: self.sessions.now() });
         };
         let number = turn.number();
         let _at_work = AtWork::enter(&self.at_work, session);
-        let around = Around {
-            toolbox: &toolbox,
-            inspection: inspection.as_ref(),
-            background: &self.background,
-            observer: self.observer.as_ref(),
-            asking: &self.asking,
-            proposed_budgets: limits.proposed_budgets,
-            shutdown: &self.shutdown,
-        };
-        match drive(turn, self.model.as_ref(), around).await? {
+        match drive(turn, around).await? {
             Driven::Ended(outcome) => Ok(Step::Ran { turn: number, outcome }),
             Driven::LeaseLost => Ok(Step::Busy { until: self.sessions.now() }),
+        }
+    }
+
+    /// Starts the turns that are due in the lanes of jobs, such as after the answer to one's question. They run beside
+    /// the main lane.
+    async fn start_turns_of_jobs(&self, view: SessionView) -> Result<SessionView, EngineError> {
+        let lanes = self.sessions.due_jobs(view.session).await?;
+        if lanes.is_empty() || self.is_shut_down() {
+            return Ok(view);
+        }
+        let around = self.around(&view).await?;
+        for lane in lanes {
+            if let Some(turn) = self.admit((view.session, lane), Scope::InputOnly, &around).await? {
+                self.background.start_turn(turn, around.clone());
+            }
+        }
+        Ok(self.sessions.view(view.session).await?)
+    }
+
+    async fn around(&self, view: &SessionView) -> Result<Around, EngineError> {
+        let workspace = view.workspace.as_str();
+        let place = self.workshop.open(workspace, view.mode).await.map_err(cannot_open(workspace))?;
+        let Workplace { toolbox, inspection, limits } = place;
+        Ok(Around {
+            model: Arc::clone(&self.model),
+            toolbox,
+            inspection,
+            limits,
+            background: Arc::clone(&self.background),
+            observer: Arc::clone(&self.observer),
+            asking: Arc::clone(&self.asking),
+            shutdown: self.shutdown.clone(),
+        })
+    }
+
+    /// `None` if another worker was faster; what it does will show.
+    async fn admit(
+        &self,
+        at: (SessionId, LaneId),
+        scope: Scope,
+        around: &Around,
+    ) -> Result<Option<AdmittedTurn>, EngineError> {
+        match self.sessions.admit_in(at, self.model.name(), scope, around.limits).await {
+            Ok(turn) => Ok(Some(turn)),
+            Err(CommandError::Rejected(refused))
+                if matches!(refused.code, Code::LeaseHeld | Code::RecoveryNeeded | Code::NotDue) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -50,9 +50,15 @@ impl Toolbox {
     }
 
     /// The system prompt of this agent in a mode: the same for as long as this toolbox is used, which is a turn (V3).
-    pub(crate) fn system_prompt(&self, role: &Role, mode: Mode, offered: &[ToolSpec]) -> String {
+    pub(crate) fn system_prompt(
+        &self,
+        role: &Role,
+        (mode, is_job): (Mode, bool),
+        offered: &[ToolSpec],
+    ) -> String {
         let loads_skills = offered.iter().any(|spec| spec.name == LOAD_SKILL);
-        agents::system_prompt(role, mode, &self.workspace, &self.instructions, loads_skills)
+        let situation = agents::Situation { mode, is_job, workspace: &self.workspace, loads_skills };
+        agents::system_prompt(role, situation, &self.instructions)
     }
 
     /// The names of all tools, offered or not.

@@ -12,7 +12,7 @@ use domain::{
     Fingerprint, GoalId, LaneId, ModelCall, ModelName, RunningTurn, SessionId, SessionState, StopReason,
     Timestamp, TokenUsage, TurnNumber, TurnOutcome,
 };
-use policy::{AgentCommand, CallGrant, NewRequest, RuntimeCommand, Scope};
+use policy::{AgentCommand, CallGrant, NewJob, NewRequest, RuntimeCommand, Scope};
 use store::Committed;
 
 use crate::background;
@@ -53,6 +53,8 @@ pub struct AdmittedTurn {
     state: Arc<SessionState>,
     renewed_at: Timestamp,
     fresh: Vec<Event>,
+    /// What its model said last: the report of a job.
+    answer: Option<String>,
 }
 
 /// When the lease was taken or renewed: in the transaction that did. A worker may have slept since, and what it reads of
@@ -71,15 +73,37 @@ impl Sessions {
         scope: Scope,
         limits: impl Into<TurnLimits>,
     ) -> Result<AdmittedTurn, CommandError> {
+        self.admit_in((session, LaneId::main()), model, scope, limits).await
+    }
+
+    /// The same in any lane.
+    pub(crate) async fn admit_in(
+        &self,
+        (session, lane): (SessionId, LaneId),
+        model: &ModelName,
+        scope: Scope,
+        limits: impl Into<TurnLimits>,
+    ) -> Result<AdmittedTurn, CommandError> {
         let TurnLimits { max_requests, confinement, .. } = limits.into();
-        let lane = LaneId::main();
         let (owner, model) = (self.owner().clone(), model.clone());
         let command =
             RuntimeCommand::AdmitTurn { lane: lane.clone(), owner, model, scope, max_requests, confinement };
         let order = Order::Runtime(command);
         let committed = self.execute(session, order, Extra::default()).await?;
+        let fresh = committed.events.clone();
+        Ok(AdmittedTurn { fresh, ..self.started((session, lane), &committed)? })
+    }
+
+    /// The turn that this commit started in a lane.
+    fn started(
+        &self,
+        (session, lane): (SessionId, LaneId),
+        committed: &Committed,
+    ) -> Result<AdmittedTurn, CommandError> {
         let started = committed.events.iter().find_map(|event| match &event.body {
-            EventBody::TurnStarted { turn, agent, .. } => Some((*turn, agent.clone())),
+            EventBody::TurnStarted { turn, agent, lane: of, .. } if *of == lane => {
+                Some((*turn, agent.clone()))
+            }
             _ => None,
         });
         let (number, agent) = started.ok_or_else(|| {
@@ -91,9 +115,10 @@ impl Sessions {
             lane,
             number,
             agent,
-            renewed_at: renewed_at(&committed).unwrap_or_else(|| self.now()),
-            state: committed.state,
-            fresh: committed.events,
+            renewed_at: renewed_at(committed).unwrap_or_else(|| self.now()),
+            state: Arc::clone(&committed.state),
+            fresh: Vec::new(),
+            answer: None,
         })
     }
 }
@@ -213,6 +238,7 @@ impl AdmittedTurn {
         calls: Vec<ModelCall>,
         usage: TokenUsage,
     ) -> Result<(), CommandError> {
+        self.answer = Some(text.clone()).filter(|text| !domain::is_blank(text));
         self.record(RuntimeCommand::RecordResponse { turn: self.number, text, calls, usage }).await.map(drop)
     }
 
@@ -311,10 +337,25 @@ impl AdmittedTurn {
         Ok((command, taken_at.unwrap_or_else(|| self.sessions.now())))
     }
 
+    /// Delegates work: admission, the job and its first turn are one transaction. Gives that turn to whoever drives it.
+    pub(crate) async fn start_job(
+        &mut self,
+        call: CallRef,
+        grant: CallGrant,
+        job: NewJob,
+    ) -> Result<Self, CommandError> {
+        let extra = Extra { evidence: self.evidence(Some(job.ran)), ..Extra::default() };
+        let order = Order::Agent(AgentCommand::StartJob { call, grant, job });
+        let committed = self.commit(order, extra).await?;
+        let lane = LaneId::of_job(committed.state.core.last_job);
+        self.sessions.started((self.session, lane), &committed)
+    }
+
     /// Ends the turn and returns its outcome: a turn that was asked to stop ends as stopped, whatever is proposed.
     pub async fn finish(&mut self, proposed: TurnOutcome) -> Result<TurnOutcome, CommandError> {
-        let command =
-            RuntimeCommand::EndTurn { turn: self.number, outcome: proposed.clone(), jitter: fresh::jitter() };
+        let (turn, outcome, jitter) = (self.number, proposed.clone(), fresh::jitter());
+        let report = self.answer.take().filter(|_| !self.lane.is_main());
+        let command = RuntimeCommand::EndTurn { turn, outcome, report, jitter };
         let committed = self.record(command).await?;
         let ended = committed.events.iter().find_map(|event| match &event.body {
             EventBody::TurnEnded { outcome, .. } => Some(outcome.clone()),

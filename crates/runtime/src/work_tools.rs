@@ -2,14 +2,15 @@
 //!
 //! They need no port: what they do is a command of this crate, decided in the transaction that admits the call.
 
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use domain::{
-    AnswerOption, Budgets, CallRef, Code, CommandId, Condition, Fingerprint, LaneId, OPTIONS, Objective,
-    Question, Remark, SessionState, Text, Timestamp, UnknownKeys, Violation, Wait, WaitedPath,
-    decode_revision,
+    AnswerOption, Budgets, CallRef, Code, CommandId, Condition, Confinement, Fingerprint, InputText,
+    JOB_TITLE_CHARS, JobId, JobTitle, LaneId, OPTIONS, Objective, Question, Remark, SessionState, Text,
+    Timestamp, UnknownKeys, Violation, Wait, WaitedPath, decode_revision,
 };
-use policy::{AgentCommand, CallGrant, NewRequest, Rejection};
+use policy::{AgentCommand, CallGrant, NewJob, NewRequest, Rejection};
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,7 @@ pub(crate) enum WorkTool {
     GoalUpdate,
     GoalPropose,
     GoalWait,
+    Task,
     CommandStop,
     AskUser,
 }
@@ -40,6 +42,8 @@ pub(crate) enum WorkCall {
     Change(Box<AgentCommand>),
     /// A question to a person (I4).
     Ask(NewRequest),
+    /// Work for another agent (C5).
+    Delegate(Box<NewJob>),
 }
 
 /// What a call is prepared in.
@@ -50,6 +54,8 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Timestamp,
     /// What a proposed Goal may spend.
     pub(crate) budgets: Budgets,
+    /// How the commands of a job are confined (C6).
+    pub(crate) confinement: Option<Confinement>,
 }
 
 /// The specs in the order in which they are offered.
@@ -64,6 +70,7 @@ pub(crate) fn specs() -> &'static [(WorkTool, ToolSpec)] {
                 "goal_update" => (WorkTool::GoalUpdate, schema::<schemas::GoalUpdate>()),
                 "goal_propose" => (WorkTool::GoalPropose, schema::<schemas::GoalPropose>()),
                 "goal_wait" => (WorkTool::GoalWait, schema::<schemas::GoalWait>()),
+                "task" => (WorkTool::Task, schema::<schemas::Task>()),
                 "command_stop" => (WorkTool::CommandStop, schema::<schemas::CommandStop>()),
                 "ask_user" => (WorkTool::AskUser, schema::<schemas::AskUser>()),
                 _ => return None,
@@ -164,6 +171,7 @@ mod schemas {
     pub(super) enum WaitUntil {
         Time,
         Command,
+        Job,
         File,
         Inbox,
     }
@@ -177,12 +185,42 @@ mod schemas {
         /// With command: the number of the background command.
         #[schemars(default)]
         command: Option<i64>,
+        /// With job: its number.
+        #[schemars(default)]
+        job: Option<i64>,
         /// With file: its path from the workspace root.
         #[schemars(default)]
         path: Option<String>,
         /// What you wait for, for the user.
         #[schemars(default)]
         note: Option<String>,
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(rename_all = "snake_case", inline)]
+    pub(super) enum Target {
+        Deep,
+        Explorer,
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(deny_unknown_fields)]
+    pub(super) struct Task {
+        agent: Target,
+        /// What is to be reached, in a sentence or two.
+        objective: String,
+        /// What the report has to contain, or what has to exist afterwards.
+        deliverable: String,
+        /// How to go about it, with every fact that the agent cannot know.
+        instructions: String,
+        /// By what evidence the work counts as done.
+        success_evidence: String,
+        /// Files, folders or questions that it must not go beyond.
+        #[schemars(default)]
+        scope: Option<String>,
+        /// True: the call returns at once, and the report comes in a later request.
+        #[schemars(default)]
+        background: Option<bool>,
     }
 
     #[derive(JsonSchema)]
@@ -234,12 +272,15 @@ pub(crate) fn prepare(
     arguments: &Value,
     context: Context<'_>,
 ) -> Result<WorkCall, Rejection> {
-    let Context { state, lane, now, budgets } = context;
+    let Context { state, lane, now, budgets, confinement } = context;
     let arguments = Arguments::of(arguments)?;
     let change = match tool {
         WorkTool::PlanGet => return Ok(WorkCall::Read(plan_text(state, lane))),
         WorkTool::GoalGet => return Ok(WorkCall::Read(goal_text(state))),
         WorkTool::AskUser => return ask(&arguments).map(WorkCall::Ask),
+        WorkTool::Task => {
+            return task(&arguments, confinement).map(|job| WorkCall::Delegate(Box::new(job)));
+        }
         WorkTool::PlanUpdate => {
             let read = plan_input::read_update(arguments.value, UnknownKeys::Ignore);
             let (update, ignored) = read.map_err(|found| plan_input::refused(found, state, lane))?;
@@ -316,18 +357,67 @@ fn wait(arguments: &Arguments<'_>, now: Timestamp) -> Result<Wait, Rejection> {
             let command = command.ok_or_else(|| invalid("G10", "`command` is missing; send its number"))?;
             Condition::Command { command: CommandId(command) }
         }
+        Some("job") => {
+            let job = arguments.number("job")?;
+            let job = job.ok_or_else(|| invalid("G10", "`job` is missing; send its number"))?;
+            Condition::Job { job: JobId(job) }
+        }
         Some("file") => {
             let path: Option<WaitedPath> = arguments.text("path")?;
             let path = path.ok_or_else(|| invalid("G10", "`path` is missing; send the file's path"))?;
             Condition::File { path, baseline: None }
         }
         _ => {
-            let message = "`until` must be \"time\", \"command\", \"file\" or \"inbox\"";
+            let message = "`until` must be \"time\", \"command\", \"job\", \"file\" or \"inbox\"";
             return Err(invalid("G10", message));
         }
     };
     let deadline = now.plus_ms(i64::from(seconds) * 1_000);
     Ok(Wait { condition, deadline, note: arguments.text("note")?, is_met: false })
+}
+
+/// The parts of a task in the order in which the other agent reads them, and whether each has to be there.
+const PARTS: [(&str, &str, bool); 5] = [
+    ("objective", "Objective", true),
+    ("deliverable", "Deliverable", true),
+    ("instructions", "Instructions", true),
+    ("success_evidence", "It is done when", true),
+    ("scope", "Scope", false),
+];
+
+fn task(arguments: &Arguments<'_>, confinement: Option<Confinement>) -> Result<NewJob, Rejection> {
+    let wanted = arguments.get("agent").and_then(Value::as_str);
+    let Some(role) = agents::targets().find(|role| Some(role.name) == wanted) else {
+        let targets: Vec<_> = agents::targets().map(|role| format!("\"{}\"", role.name)).collect();
+        return Err(invalid("C5", &format!("`agent` must be one of {}", targets.join(", "))));
+    };
+    let mut text = String::new();
+    for (key, heading, is_required) in PARTS {
+        let part: Option<InputText> = arguments.text(key)?;
+        match part {
+            Some(part) => {
+                let _ = write!(text, "{}{heading}:\n{part}", if text.is_empty() { "" } else { "\n\n" });
+            }
+            None if is_required => {
+                let message = format!("`{key}` is missing; the other agent knows nothing but what you send");
+                return Err(invalid("C5", &message));
+            }
+            None => {}
+        }
+    }
+    let is_background = match arguments.get("background") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(is_background)) => *is_background,
+        Some(_) => return Err(invalid("P6", "`background` must be true or false")),
+    };
+    let text = InputText::parse(&text).map_err(|fault| invalid("P7", &format!("the task {fault}")))?;
+    let objective = arguments.get("objective").and_then(Value::as_str).unwrap_or_default();
+    let line: String =
+        domain::trim(objective).chars().take_while(|c| *c != '\n').take(JOB_TITLE_CHARS).collect();
+    let title = JobTitle::parse(&line).map_err(|fault| invalid("P7", &format!("`objective` {fault}")))?;
+    let agent = role.name.parse().map_err(|_| invalid("C5", "`agent` names no agent"))?;
+    let ran = Fingerprint::of_call("task", &arguments.value.to_string());
+    Ok(NewJob { agent, role_grant: role.grant, title, text, is_background, confinement, ran })
 }
 
 fn ask(arguments: &Arguments<'_>) -> Result<NewRequest, Rejection> {

@@ -89,6 +89,10 @@ impl Engine {
                 Step::Ran { .. } | Step::Recovered { .. } => continue,
                 Step::Idle { why } => return Ok(Rest::Idle { why }),
                 Step::GoalHeldBack => return Ok(Rest::GoalHeldBack),
+                Step::WaitFor { what: what @ Awaited::Jobs { .. }, until } => {
+                    self.observer().waiting(session, Waiting::For { what });
+                    until
+                }
                 Step::WaitUntil { .. } | Step::WaitFor { .. } if scope == Scope::InputOnly => {
                     return Ok(Rest::GoalHeldBack);
                 }

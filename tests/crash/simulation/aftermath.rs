@@ -512,7 +512,7 @@ fn settlements(state: &SessionState, files: &Files, is_death_seen: bool) -> BTre
     let Some((_, running)) = state.core.running_turns().next() else { return BTreeMap::new() };
     let settled = |effect: Option<&Effect>| match effect {
         None => CallOutcome::NotRun,
-        Some(Effect::Read | Effect::Command { confined: true }) => CallOutcome::Lost,
+        Some(Effect::Read | Effect::Job | Effect::Command { confined: true }) => CallOutcome::Lost,
         Some(Effect::Command { confined: false } | Effect::External | Effect::WorkState) => {
             CallOutcome::Uncertain
         }

@@ -506,6 +506,7 @@ pub(crate) fn can_run(core: &Core) -> bool {
     let runnable = |row: &domain::InboxRow| match row.kind {
         InputKind::User | InputKind::Steer => true,
         InputKind::Answer if row.goal_id.is_none() => true,
+        InputKind::Task => false,
         InputKind::Answer | InputKind::Report => {
             row.goal_id.is_some() && row.goal_id == active.map(|goal| goal.id)
         }

@@ -6,7 +6,8 @@ use crate::role::{role, roles};
 
 /// Without texts of people.
 fn bare(role: &Role, mode: Mode, workspace: &str) -> String {
-    system_prompt(role, mode, workspace, &Instructions::default(), true)
+    let situation = Situation { mode, is_job: false, workspace, loads_skills: true };
+    system_prompt(role, situation, &Instructions::default())
 }
 
 fn prompt_of(agent: &str) -> String {
@@ -31,6 +32,10 @@ fn the_whole_prompts_are_reviewed() {
     for role in roles() {
         insta::assert_snapshot!(format!("prompt_{}", role.name), prompt_of(role.name));
     }
+    let situation =
+        Situation { mode: Mode::Work, is_job: true, workspace: "/home/ada/project", loads_skills: true };
+    let deep = role(&"deep".parse().unwrap()).unwrap();
+    insta::assert_snapshot!("prompt_deep_in_a_job", system_prompt(deep, situation, &Instructions::default()));
     insta::assert_snapshot!(continuation_line(3, None));
 }
 
@@ -52,7 +57,9 @@ fn a1_orchestrator_build_and_deep_carry_one_identical_execution_plan_text() {
 
 #[test]
 fn a2_no_prompt_asks_for_a_plan_for_simple_work() {
-    for role in roles() {
+    let explorer = prompt_of("explorer");
+    assert!(!explorer.contains("plan"), "who cannot make one hears of none");
+    for role in roles().iter().filter(|role| role.name != "explorer") {
         let items = items(&prompt_of(role.name));
         let asks = |item: &&String| {
             ["a plan", "a concise plan", "its outline"].iter().any(|plan| item.contains(plan))

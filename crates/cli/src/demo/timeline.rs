@@ -181,7 +181,9 @@ impl Teller {
                 succeeded: outcome == CallOutcome::Succeeded,
                 result: ends(result, outcome == CallOutcome::Succeeded),
             }),
-            Effect::FileWrite { .. } | Effect::Read | Effect::WorkState | Effect::External => None,
+            Effect::FileWrite { .. } | Effect::Read | Effect::WorkState | Effect::Job | Effect::External => {
+                None
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     CallOutcome, CallRef, Event, EventBody, Failure, GoalStatus, InputCancelReason, InputId, InputKind,
-    ModelCall, RequestId, Seq, TurnNumber, TurnOutcome, TurnTrigger,
+    JobId, ModelCall, RequestId, Seq, TurnNumber, TurnOutcome, TurnTrigger,
 };
 use runtime::{Awaited, Waiting};
 
@@ -19,9 +19,9 @@ const HEAD_COLUMNS: usize = 32;
 /// Columns of what one event may take of a terminal: three lines, and the story still fits a screen.
 const EVENT_COLUMNS: usize = 3 * LINE_COLUMNS;
 
-/// Tools whose success shows as a line about the plan, the Goal or a command.
-const TOLD_BY_THEIR_EVENT: [&str; 6] =
-    ["plan_update", "plan_close", "goal_update", "goal_propose", "goal_wait", "command_stop"];
+/// Tools whose success shows as a line about the plan, the Goal, a command or a job.
+const TOLD_BY_THEIR_EVENT: [&str; 7] =
+    ["plan_update", "plan_close", "goal_update", "goal_propose", "goal_wait", "command_stop", "task"];
 
 /// What became of an input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub(super) struct Voice {
     answers: BTreeMap<RequestId, InputId>,
     /// Calls whose success shows as a background command.
     started: BTreeSet<CallRef>,
+    /// The jobs whose turns these are.
+    jobs: BTreeMap<TurnNumber, JobId>,
     /// The call that the person allowed last.
     granted: Option<ModelCall>,
     /// What takes its time.
@@ -84,6 +86,7 @@ impl Voice {
             settled: None,
             answers: BTreeMap::new(),
             started: BTreeSet::new(),
+            jobs: BTreeMap::new(),
             granted: None,
             doing: None,
             waiting: None,
@@ -122,6 +125,9 @@ impl Voice {
     /// Remembers what an event means for inputs and calls, and says nothing.
     pub(super) fn note(&mut self, event: &Event) {
         self.last = event.seq;
+        if let EventBody::TurnStarted { turn, lane, .. } = &event.body {
+            self.jobs.extend(lane.job().map(|job| (*turn, job)));
+        }
         match &event.body {
             EventBody::TurnStarted { turn, trigger: TurnTrigger::Input { rows }, .. } => {
                 self.takers.extend(rows.iter().map(|row| (*row, *turn)));
@@ -155,7 +161,9 @@ impl Voice {
                 let named = (0..)
                     .zip(calls)
                     .map(|(index, call)| (CallRef { turn: *turn, request: *request, index }, call.clone()));
-                self.calls = named.collect();
+                let job = self.jobs.get(turn);
+                self.calls.retain(|call, _| self.jobs.get(&call.turn) != job);
+                self.calls.extend(named);
             }
             _ => {}
         }
@@ -202,6 +210,10 @@ impl Voice {
     /// An event, told to a person.
     pub(super) fn event(&mut self, event: &Event) -> Result<(), CliError> {
         self.note(event);
+        if let Some(job) = event.body.turn().and_then(|turn| self.jobs.get(&turn)).copied() {
+            self.event_of_job(job, event);
+            return Ok(());
+        }
         self.doing = doing(event, &self.calls);
         if matches!(event.body, EventBody::ModelRequested { .. }) {
             self.is_broken = false;
@@ -245,6 +257,19 @@ impl Voice {
         }
     }
 
+    /// What a job does, beside the turn that delegated it: its calls and what goes wrong. Its words are its report's.
+    fn event_of_job(&mut self, job: JobId, event: &Event) {
+        let line = match &event.body {
+            EventBody::CallFinished { call, tool, outcome, result, .. } => {
+                self.call_line(*call, tool, *outcome, result)
+            }
+            EventBody::ModelFailed { .. } | EventBody::TurnLost { .. } => render::describe_event(event),
+            _ => return,
+        };
+        let line = format!("job {job} · {line}");
+        if self.is_mid_line() { self.held.push(line) } else { say(&line) }
+    }
+
     /// What follows from a failure whose detail was just told, without that detail.
     fn without_told_failure(&self, body: &EventBody) -> Option<String> {
         let told = self.failure.as_ref()?;
@@ -261,9 +286,13 @@ impl Voice {
         }
     }
 
-    /// The engine here did something: it waits no more, and a wait after this is another one.
+    /// The engine here did something: it waits no more, and a wait after this is another one. What a job does is no end of
+    /// the wait for it.
     pub(super) fn waits_no_more(&mut self) {
-        self.waiting = None;
+        self.waiting = self
+            .waiting
+            .take()
+            .filter(|waiting| matches!(waiting, Waiting::For { what: Awaited::Jobs { .. } }));
     }
 
     /// A wait, said once however often whoever is waited for gives a sign of life.
@@ -283,6 +312,11 @@ impl Voice {
             Waiting::For { what: Awaited::Commands { commands } } => {
                 let numbers: Vec<_> = commands.iter().map(ToString::to_string).collect();
                 let what = format!("waiting for background command {}", numbers.join(", "));
+                (what.clone(), format!("{what}; Ctrl-C interrupts"))
+            }
+            Waiting::For { what: Awaited::Jobs { jobs } } => {
+                let numbers: Vec<_> = jobs.iter().map(ToString::to_string).collect();
+                let what = format!("waiting for job {}", numbers.join(", "));
                 (what.clone(), format!("{what}; Ctrl-C interrupts"))
             }
         };
@@ -375,6 +409,8 @@ const fn is_told(body: &EventBody) -> bool {
             | EventBody::CommandStarted { .. }
             | EventBody::CommandStopRequested { .. }
             | EventBody::CommandEnded { .. }
+            | EventBody::JobStarted { .. }
+            | EventBody::JobEnded { .. }
             | EventBody::TurnStarted { .. }
             | EventBody::TurnStopRequested { .. }
             | EventBody::TurnEnded { .. }

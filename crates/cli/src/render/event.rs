@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use domain::{
-    CallOutcome, Condition, Confinement, Event, EventBody, InputCancelReason, InputKind, ModelCall,
-    TurnOutcome, TurnTrigger, WaitOver,
+    CallOutcome, Condition, Confinement, Event, EventBody, InputCancelReason, InputKind, JobOutcome,
+    ModelCall, TurnOutcome, TurnTrigger, WaitOver,
 };
 
 use super::goal::{active_time, status_words, wait_words};
@@ -51,6 +51,10 @@ pub(crate) fn describe(event: &Event) -> String {
             format!("request {}: {}", request.id, request::asked(request))
         }
         EventBody::RequestSettled { request, end } => format!("request {request} {}", request::settled(end)),
+        EventBody::JobStarted { job } => {
+            format!("job {} ({}) started: {}", job.id, job.agent, one_line(job.title.as_str()))
+        }
+        EventBody::JobEnded { job, outcome } => format!("job {job} {}", job_ended(*outcome)),
         EventBody::CommandStarted { command } => {
             format!("background command {} started: {}", command.id, one_line(command.title.as_str()))
         }
@@ -206,12 +210,22 @@ pub(crate) fn outcome(outcome: &TurnOutcome) -> String {
     }
 }
 
+const fn job_ended(outcome: JobOutcome) -> &'static str {
+    match outcome {
+        JobOutcome::Succeeded => "succeeded",
+        JobOutcome::Failed => "failed",
+        JobOutcome::Cancelled => "was cancelled",
+        JobOutcome::Uncertain => "was cut off in the middle of something that may have happened",
+    }
+}
+
 const fn input_words(input: InputKind) -> &'static str {
     match input {
         InputKind::User => "input",
         InputKind::Steer => "word to the running turn",
         InputKind::Report => "report",
         InputKind::Answer => "answer",
+        InputKind::Task => "task",
     }
 }
 
@@ -221,6 +235,7 @@ const fn cancelled(reason: InputCancelReason) -> &'static str {
         InputCancelReason::Interrupted => "its turn was interrupted",
         InputCancelReason::TurnFailed => "its turn failed before it reached the model",
         InputCancelReason::GoalEnded => "its Goal ended",
+        InputCancelReason::JobEnded => "its job ended",
     }
 }
 

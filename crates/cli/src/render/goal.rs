@@ -198,7 +198,7 @@ pub(crate) fn wait_words(wait: &Wait) -> String {
     let deadline = time(wait.deadline);
     let mut words = match &wait.condition {
         Condition::Time => format!("until {deadline}"),
-        Condition::Command { .. } | Condition::File { .. } | Condition::Inbox => {
+        Condition::Command { .. } | Condition::Job { .. } | Condition::File { .. } | Condition::Inbox => {
             format!("for {}, until {deadline} at most", one_line(&wait.condition.to_string()))
         }
     };

@@ -145,6 +145,7 @@ mod tests {
             queued_inputs: 0,
             requests: Vec::new(),
             commands: Vec::new(),
+            jobs: Vec::new(),
             running: None,
             last_turn: None,
             next,

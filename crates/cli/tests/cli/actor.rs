@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::world::{Done, World};
 
 /// Every verb that acts as the user, as a command line that would change something. `{}` is a session.
-const ACTS: [&str; 22] = [
+const ACTS: [&str; 23] = [
     "session new",
     "run hello --session {}",
     "plan update --session {}",
@@ -26,12 +26,13 @@ const ACTS: [&str; 22] = [
     "requests allow 1 --session {}",
     "requests deny 1 --session {}",
     "commands stop 1 --session {}",
+    "jobs cancel 1 --session {}",
     "interrupt --session {}",
     "trust --yes",
 ];
 
 /// Every verb that looks, with the exit code it has here.
-const LOOKS: [(&str, i32); 14] = [
+const LOOKS: [(&str, i32); 16] = [
     ("session list", 0),
     ("session show", 0),
     ("plan show", 4),
@@ -41,6 +42,8 @@ const LOOKS: [(&str, i32); 14] = [
     ("goal show", 0),
     ("requests list", 0),
     ("commands list", 0),
+    ("jobs list", 0),
+    ("jobs show 1", 4),
     ("commands show 1", 4),
     ("events", 0),
     ("doctor", 0),

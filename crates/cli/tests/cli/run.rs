@@ -41,7 +41,7 @@ fn words_go_to_stdout_and_activity_to_stderr() {
     turn 1 started: input (orchestrator, play)
     write_file hello.txt: succeeded
     shell cat hello.txt; exit 3: failed: exit code 3 …
-    teleport: invalid: there is no tool `teleport`; the tools on offer are: read_file, list_dir, glob, grep, git_status, git_log, git_diff, git_show, git_blame, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update, goal_propose, goal_wait, command_stop, ask_user
+    teleport: invalid: there is no tool `teleport`; the tools on offer are: read_file, list_dir, glob, grep, git_status, git_log, git_diff, git_show, git_blame, edit_file, write_file, shell, plan_get, plan_update, plan_close, goal_get, goal_update, goal_propose, goal_wait, task, command_stop, ask_user
     turn 1 completed
     ");
     assert_eq!(std::fs::read_to_string(world.path("work/hello.txt")).unwrap(), "hello\n");

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::{Core, Lane, PlanClosure, PlanHead, SessionState};
 use crate::event::{Actor, Event, EventBody};
-use crate::failure::{Failure, FailureClass, FailureKind};
+use crate::failure::{FailureClass, FailureKind};
 use crate::goal::{Budgets, Denial, Goal, GoalStatus, GoalUsage, Objective, PauseReason};
-use crate::id::{CallRef, GoalId, InputId, LaneId, Revision, Timestamp, TurnNumber};
+use crate::id::{CallRef, GoalId, InputId, LaneId, RequestId, Revision, Timestamp, TurnNumber};
 use crate::inbox::{GrantedCall, InboxRow, InputKind};
 use crate::progress::{Evidence, Fingerprint, Progress, Repeat, Streaks};
-use crate::request::{Answer, Asked, RequestEnd, RequestId};
+use crate::request::{Answer, Asked, RequestEnd};
 use crate::turn::{
     CallOutcome, CallState, ModelCall, RunningTurn, StopReason, TOOL_NAME_CHARS, TurnEnd, TurnOutcome,
     TurnPhase, TurnTrigger,
@@ -88,6 +88,18 @@ impl SessionState {
                     && *outcome == CallOutcome::Uncertain
                 {
                     core.uncertain_call = Some(command.call);
+                }
+            }
+            EventBody::JobStarted { job } => {
+                core.last_job = job.id;
+                core.lanes.insert(job.child.clone(), Lane::default());
+                core.jobs.push(job.clone());
+            }
+            EventBody::JobEnded { job, .. } => {
+                if let Some(at) = core.jobs.iter().position(|running| running.id == *job) {
+                    let job = core.jobs.remove(at);
+                    core.lanes.remove(&job.child);
+                    self.plans.remove(&job.child);
                 }
             }
             EventBody::TurnStarted { .. }
@@ -522,16 +534,16 @@ impl Core {
 
     /// Ends a turn; without an outcome it is lost.
     fn end_turn(&mut self, turn: TurnNumber, outcome: Option<&TurnOutcome>, end: &TurnEnd) {
-        let ended = self.lanes.values_mut().find_map(|slot| {
+        let ended = self.lanes.iter_mut().find_map(|(lane, slot)| {
             let running = slot.running.take_if(|running| running.number == turn)?;
             slot.last_end = Some(end.clone());
             // A word to a turn that is over is a prompt like any other (I1).
             for row in slot.inbox.iter_mut().filter(|row| row.kind == InputKind::Steer) {
                 row.kind = InputKind::User;
             }
-            Some(running)
+            Some((lane.is_main(), running))
         });
-        let Some(running) = ended else { return };
+        let Some((is_main, running)) = ended else { return };
         let Some(bound) = running.goal.map(|bound| bound.goal_id) else { return };
         let has_turn = self.has_turn_of(bound);
         let Some(goal) = self.goal_mut(bound) else { return };
@@ -541,48 +553,16 @@ impl Core {
         if !outcome.is_some_and(is_retried) {
             goal.usage.turns = goal.usage.turns.saturating_add(1);
         }
-        goal.streaks = after_turn(goal.streaks, &running, outcome);
+        // What a job brings counts for the Goal. That it brought nothing is for the turn that delegated to answer for.
+        if is_main {
+            goal.streaks = goal.streaks.after_turn(&running, outcome);
+        } else if goal.streaks.are_ended_by(running.progress) {
+            goal.streaks = goal.streaks.after_evidence(&running);
+        }
     }
 }
 
 /// Whether a durable retry repeats the turn, so that it is not counted as one (T9).
 fn is_retried(outcome: &TurnOutcome) -> bool {
     matches!(outcome, TurnOutcome::Failed { failure } if failure.kind.class() == FailureClass::Retry)
-}
-
-/// The streaks after a turn of the Goal (G6, G7). Lost and failed turns leave those of evidence alone. A turn that
-/// something stopped may have brought evidence, but it is not held against it that it did not.
-fn after_turn(before: Streaks, running: &RunningTurn, outcome: Option<&TurnOutcome>) -> Streaks {
-    match outcome {
-        None => Streaks { lost: before.lost.saturating_add(1), ..before },
-        Some(TurnOutcome::Failed { failure: Failure { kind: FailureKind::Stuck, .. } }) => {
-            after_evidence(before, running)
-        }
-        Some(TurnOutcome::Failed { .. }) => Streaks { failed: before.failed.saturating_add(1), ..before },
-        Some(TurnOutcome::Interrupted | TurnOutcome::Stopped { .. })
-            if running.progress == Progress::None =>
-        {
-            before
-        }
-        Some(TurnOutcome::Interrupted | TurnOutcome::Stopped { .. }) => after_evidence(before, running),
-        Some(TurnOutcome::Waiting { .. }) => Streaks { lost: 0, failed: 0, ..before },
-        Some(TurnOutcome::Completed) => after_evidence(Streaks { lost: 0, failed: 0, ..before }, running),
-    }
-}
-
-fn after_evidence(before: Streaks, running: &RunningTurn) -> Streaks {
-    let is_progress = before.are_ended_by(running.progress);
-    let staged = u8::from(running.staged_block.is_some());
-    // A turn for a person's prompt answers the person; it has nothing to show for the Goal.
-    let without = before.without_evidence.saturating_add(u8::from(running.is_for_goal));
-    Streaks {
-        without_evidence: if is_progress { 0 } else { without },
-        staged_blocks: if is_progress { staged } else { before.staged_blocks.saturating_add(staged) },
-        only_new_calls: match running.progress {
-            Progress::Change => 0,
-            Progress::NewCalls if is_progress => before.only_new_calls.saturating_add(1),
-            Progress::NewCalls | Progress::None => before.only_new_calls,
-        },
-        ..before
-    }
 }

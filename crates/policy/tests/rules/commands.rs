@@ -1,10 +1,12 @@
 //! Commands about proposals, requests, waits and background commands, as tests send them.
 
 use domain::{
-    Answer, CallOutcome, CallRef, Capability, CommandId, Condition, Effect, Fingerprint, GoalId, InputText,
-    Question, RequestId, Timestamp, TurnOutcome, Wait,
+    Answer, CallOutcome, CallRef, Capability, CapabilitySet, CommandId, Condition, Effect, Fingerprint,
+    GoalId, InputText, JobTitle, Question, RequestId, Timestamp, TurnNumber, TurnOutcome, Wait,
 };
-use policy::{AgentCommand, BudgetEdit, CallGrant, NewRequest, Permission, RuntimeCommand, UserCommand};
+use policy::{
+    AgentCommand, BudgetEdit, CallGrant, NewJob, NewRequest, Permission, RuntimeCommand, UserCommand,
+};
 use testkit::{objective, remark};
 
 use super::world::{World, end, grant, owner, respond, spent};
@@ -16,6 +18,20 @@ pub(crate) fn asking(requires: &[Capability]) -> CallGrant {
 
 pub(crate) fn forbidding(requires: &[Capability]) -> CallGrant {
     CallGrant { permission: Permission::Deny { because: "rule 2".to_owned() }, ..grant(requires) }
+}
+
+/// Delegates to an agent that may do what any may.
+pub(crate) fn start_job(call: CallRef, is_background: bool) -> AgentCommand {
+    let job = NewJob {
+        agent: "deep".parse().unwrap(),
+        role_grant: CapabilitySet::of(&Capability::ALL),
+        title: JobTitle::parse("look into it").unwrap(),
+        text: InputText::parse("Look into it.").unwrap(),
+        is_background,
+        confinement: None,
+        ran: Fingerprint::default(),
+    };
+    AgentCommand::StartJob { call, grant: grant(&[Capability::Delegate]), job }
 }
 
 pub(crate) fn question() -> NewRequest {
@@ -134,6 +150,13 @@ impl World {
         let call = self.one_call("shell");
         self.agent(&start_command(call, effect)).unwrap();
         self.state.core.last_command.0
+    }
+
+    /// Has the running turn delegate, and gives the job's turn.
+    pub(crate) fn delegate(&mut self, is_background: bool) -> TurnNumber {
+        let call = self.one_call("task");
+        self.agent(&start_job(call, is_background)).unwrap();
+        self.state.core.last_turn
     }
 
     /// A turn that sets this wait and ends.

@@ -225,7 +225,7 @@ fn t2_the_view_alone_keeps_a_spent_goal_from_running() {
     world.set_goal_with(budgets(100, 10));
     let mut goal = world.goal().clone();
     goal.usage.turns = 10;
-    let view = ContinuationView::new(Some(&goal), &[], false, None, None, &[], &[]);
+    let view = ContinuationView::new(Some(&goal), (&[], false), (None, None), (&[], &[]), &[]);
     let next = next_action(&view, Timestamp(START));
     assert_eq!(next, NextAction::Idle { why: IdleReason::GoalBudgetLimited });
 }
@@ -241,7 +241,7 @@ fn t2_the_view_passes_over_a_row_that_is_taken() {
         runs: None,
     };
     let rows = [row(3, Some(TurnNumber(1))), row(4, None), row(5, None)];
-    let view = ContinuationView::new(None, &rows, false, None, None, &[], &[]);
+    let view = ContinuationView::new(None, (&rows, false), (None, None), (&[], &[]), &[]);
     assert_eq!(next_action(&view, Timestamp(START)), NextAction::RunInput { row: InputId(Seq(4)) });
 }
 

@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn t7_a_command_ends_once_and_its_report_is_for_the_goal_it_worked_for(history in histories()) {
+    fn t7_w2_a_command_and_a_job_end_once_and_their_reports_are_for_the_goal_they_worked_for(history in histories()) {
         let mut running: BTreeMap<domain::CommandId, Option<GoalId>> = BTreeMap::new();
         let mut ended = None;
         each(&played(&history), |before, event| match &event.body {
@@ -217,6 +217,17 @@ proptest! {
                 let goal = running.remove(command).expect("ends once");
                 let open = before.open_goal().map(|goal| goal.id);
                 ended = goal.is_none_or(|goal| Some(goal) == open).then_some((event.seq.next(), goal));
+            }
+            EventBody::JobEnded { job, .. } => {
+                assert_eq!(ended, None);
+                let job = before.core.job(*job).expect("ends once");
+                let parent = before.running(job.call.turn).map(|(_, parent)| parent.open_calls());
+                let waits = parent.is_some_and(|open| {
+                    open.iter().any(|open| open.call == job.call && open.effect.is_some())
+                });
+                let open = before.open_goal().map(|goal| goal.id);
+                let has_reader = job.goal_id.is_none_or(|goal| Some(goal) == open);
+                ended = (has_reader && !waits).then_some((event.seq.next(), job.goal_id));
             }
             EventBody::InputQueued { input: domain::InputKind::Report, goal_id, .. } => {
                 assert_eq!(ended.take(), Some((event.seq, *goal_id)));
@@ -230,8 +241,8 @@ proptest! {
     fn i5_the_person_is_never_stuck(history in histories()) {
         let mut world = played(&history);
         world.now = world.now.max(world.state.core.last_at.0) + policy::LEASE_MS;
-        let running = world.state.core.running_turns().next().map(|(_, turn)| turn.number);
-        if let Some(turn) = running {
+        let running: Vec<_> = world.state.core.running_turns().map(|(_, turn)| turn.number).collect();
+        for turn in running {
             world.lose(turn);
         }
         let last = InputId(world.submit("are you there?")[0].seq);

@@ -30,6 +30,9 @@ pub(crate) enum Act {
         with: Reply,
     },
     Interrupt,
+    CancelJob {
+        back: u32,
+    },
     Plan(PlanAct),
     /// Whatever brings the session on: admits, asks, answers, deals with a call, ends.
     Step(Step),
@@ -86,6 +89,8 @@ pub(crate) enum CommandAct {
 /// What a step uses when it comes to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
+    /// Which of the lanes, the main lane first.
+    pub(crate) lane: usize,
     pub(crate) owner: u32,
     pub(crate) calls: usize,
     /// Whether the response asks for the same calls as others that poll.
@@ -129,6 +134,9 @@ pub(crate) enum Deal {
         leave: bool,
     },
     Background(Kind),
+    Delegate {
+        is_background: bool,
+    },
     StopCommand {
         back: u32,
     },
@@ -204,6 +212,7 @@ fn deals() -> impl Strategy<Value = Deal> {
         6 => (waits, ahead).prop_map(|(kind, ahead_ms)| Deal::Wait { kind, ahead_ms }),
         4 => any::<bool>().prop_map(|leave| Deal::Ask { leave }),
         6 => kinds().prop_map(Deal::Background),
+        6 => any::<bool>().prop_map(|is_background| Deal::Delegate { is_background }),
         1 => (0..2_u32).prop_map(|back| Deal::StopCommand { back }),
     ]
 }
@@ -212,8 +221,17 @@ fn step_values() -> impl Strategy<Value = Step> {
     let fails = proptest::option::weighted(0.09, proptest::sample::select(FailureKind::ALL.to_vec()));
     let polls = prop::bool::weighted(0.2);
     let calls = prop_oneof![2 => Just(0_usize), 3 => Just(1), 2 => Just(2), 1 => Just(3)];
-    (1..3_u32, calls, polls, 0..400_u64, deals(), fails).prop_map(
-        |(owner, calls, polls, tokens, deal, fails)| Step { owner, calls, polls, tokens, deal, fails },
+    let owner = prop_oneof![6 => Just(1_u32), 1 => Just(2)];
+    (0..3_usize, owner, calls, polls, 0..400_u64, deals(), fails).prop_map(
+        |(lane, owner, calls, polls, tokens, deal, fails)| Step {
+            lane,
+            owner,
+            calls,
+            polls,
+            tokens,
+            deal,
+            fails,
+        },
     )
 }
 
@@ -256,6 +274,7 @@ pub(crate) fn acts() -> impl Strategy<Value = Act> {
         12 => goal_acts().prop_map(Act::Goal),
         10 => (0..2_u32, reply).prop_map(|(back, with)| Act::Answer { back, with }),
         1 => Just(Act::Interrupt),
+        1 => (0..2_u32).prop_map(|back| Act::CancelJob { back }),
         6 => plan_acts().prop_map(Act::Plan),
         2 => (1..3_u32).prop_map(|owner| Act::Renew { owner }),
         4 => any::<(bool, bool)>().prop_map(|(by_dead_owner, file_is_written)| Act::Recover {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use domain::{Core, Goal, GoalStatus, LaneId, Mode, PauseReason, RequestId, Timestamp};
+use domain::{
+    Core, Goal, GoalStatus, HumanRequest, LaneId, Mode, PauseReason, RUNNING_JOBS, RequestId, Timestamp,
+};
 use policy::{Awaited, ContinuationView, Leases, NextAction, next_action, wake_at};
 
 /// Checks a state with the leases beside it as the store keeps them, at the moment of the decision.
@@ -12,6 +14,7 @@ pub(crate) fn check(core: &Core, leases: &Leases, wake: Option<Timestamp>, now: 
     check_rows(core, goal);
     check_requests(core, goal);
     check_commands(core, goal);
+    check_jobs(core, goal);
     check_leases(core, leases);
     check_wake_up(core, leases, wake, now);
     let text = serde_json::to_string(core).unwrap();
@@ -91,6 +94,27 @@ fn check_commands(core: &Core, goal: Option<&Goal>) {
     }
 }
 
+fn check_jobs(core: &Core, goal: Option<&Goal>) {
+    let open = goal.filter(|goal| goal.is_open()).map(|goal| goal.id);
+    let main = LaneId::main();
+    let lanes: BTreeSet<_> = core.jobs.iter().map(|job| &job.child).chain([&main]).collect();
+    let are_there: BTreeSet<_> = core.lanes.keys().collect();
+    assert!(core.lanes.is_empty() || lanes == are_there, "E8: a lane for each job, and the main lane");
+    assert!(core.jobs.len() <= RUNNING_JOBS, "W2: jobs are bounded");
+    for job in &core.jobs {
+        let running = core.lanes[&job.child].running.as_ref();
+        let goes_on = running.is_none_or(|turn| turn.stop.is_none());
+        assert!(job.goal_id.is_none_or(|goal| Some(goal) == open) || !goes_on, "G12: it ends with its Goal");
+        assert!(core.mode == Mode::Work || !goes_on, "M3: Plan mode ends every job");
+        let waits = core.requests.iter().any(|request| request.lane == job.child);
+        let is_due = core.lanes[&job.child].inbox.iter().any(|row| row.taken.is_none());
+        assert!(running.is_some() || waits || is_due, "W2: nobody forgets a job");
+        assert_eq!(job.may().intersect(policy::CHILD), job.may(), "C5: no child speaks for its parent");
+    }
+    let has_lane = |request: &HumanRequest| core.lanes.contains_key(&request.lane);
+    assert!(core.requests.iter().all(has_lane), "W2: a job takes its requests along");
+}
+
 /// What is held is held for something that runs, and whatever runs has an owner.
 fn check_leases(core: &Core, leases: &Leases) {
     assert_eq!(
@@ -108,6 +132,15 @@ fn check_leases(core: &Core, leases: &Leases) {
 fn check_wake_up(core: &Core, leases: &Leases, wake: Option<Timestamp>, now: Timestamp) {
     assert_eq!(wake, wake_at(core, leases, now), "T3: the stored wake-up is the derived one");
     let command = leases.commands.values().map(|lease| lease.expires_at).min();
+    let turn = || leases.turn.as_ref().expect("a running turn has a lease").expires_at;
+    let of_jobs =
+        core.jobs.iter().map(|job| match next_action(&ContinuationView::of_lane(core, &job.child), now) {
+            NextAction::RunInput { .. } => Some(now),
+            NextAction::WaitFor { what: Awaited::Turn { .. } } => Some(turn()),
+            NextAction::Idle { .. } => None,
+            other => panic!("E8: {other:?} in the lane of a job"),
+        });
+    let of_jobs = of_jobs.flatten().min();
     let view = ContinuationView::of_lane(core, &LaneId::main());
     let runs_at = |at| matches!(next_action(&view, at), NextAction::RunGoal { .. });
     let of_lane = match next_action(&view, now) {
@@ -116,9 +149,7 @@ fn check_wake_up(core: &Core, leases: &Leases, wake: Option<Timestamp>, now: Tim
             assert!(at > now && runs_at(at), "T3: what is waited for runs then");
             Some(at)
         }
-        NextAction::WaitFor { what: Awaited::Turn { .. } } => {
-            Some(leases.turn.as_ref().expect("a running turn has a lease").expires_at)
-        }
+        NextAction::WaitFor { what: Awaited::Turn { .. } } => Some(turn()),
         NextAction::WaitFor { what: Awaited::Condition { wait } } => {
             assert!(wait.deadline > now && runs_at(wait.deadline), "G10: a wait ends at its deadline");
             Some(leases.next_look.map_or(wait.deadline, |look| look.min(wait.deadline)))
@@ -127,7 +158,12 @@ fn check_wake_up(core: &Core, leases: &Leases, wake: Option<Timestamp>, now: Tim
             assert!(!commands.is_empty() && command.is_some(), "G10: commands that are waited for run");
             None
         }
+        NextAction::WaitFor { what: Awaited::Jobs { jobs } } => {
+            let run = jobs.iter().all(|id| core.job(*id).is_some());
+            assert!(!jobs.is_empty() && run, "G10: jobs that are waited for are not over");
+            None
+        }
         NextAction::Idle { .. } => None,
     };
-    assert_eq!(wake, of_lane.into_iter().chain(command).min());
+    assert_eq!(wake, of_lane.into_iter().chain(command).chain(of_jobs).min());
 }

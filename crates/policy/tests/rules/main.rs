@@ -14,6 +14,7 @@ mod goal_properties;
 mod history;
 mod inbox;
 mod invariants;
+mod job;
 mod matrix;
 mod mode;
 mod pause;

@@ -6,7 +6,7 @@ use policy::{UserCommand, turn_agent};
 use super::world::{World, begin, budgets, code, goal_set, kinds, start_work};
 
 fn agent(world: &World) -> String {
-    turn_agent(&world.state.core).unwrap().to_string()
+    turn_agent(&world.state.core, &domain::LaneId::main()).unwrap().to_string()
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    CallOutcome, CallRef, Capability, CommandId, Condition, Digest, Effect, Fingerprint, LaneId, ModelCall,
-    RequestId, Revision, TurnNumber, TurnOutcome, TurnPhase, WaitedPath,
+    CallOutcome, CallRef, Capability, CommandId, Condition, Digest, Effect, Fingerprint, JobId, LaneId,
+    ModelCall, OpenCall, RequestId, Revision, TurnNumber, TurnOutcome, TurnPhase, WaitedPath,
 };
 use policy::{
     AgentCommand, BudgetEdit, CriteriaEdit, Delivery, Jitter, PlanUpdate, Rejection, RuntimeCommand,
@@ -13,7 +13,8 @@ use policy::{
 use testkit::{goal_id, objective, remark};
 
 use super::commands::{
-    accept, ask, ask_leave, deny, end_command, propose, stage_block, start_command, text, wait_goal,
+    accept, ask, ask_leave, deny, end_command, propose, stage_block, start_command, start_job, text,
+    wait_goal,
 };
 use super::history::{Act, CommandAct, Deal, GoalAct, Guess, Kind, PlanAct, Reply, Step, WaitKind};
 use super::turn::writes_of;
@@ -67,6 +68,7 @@ pub(crate) fn play(world: &mut World, act: &Act) -> Option<domain::Code> {
         | Act::Goal(_)
         | Act::Answer { .. }
         | Act::Interrupt
+        | Act::CancelJob { .. }
         | Act::Plan(_) => {
             let command = user_command(world, act);
             world.user(&command)
@@ -108,6 +110,9 @@ fn user_command(world: &mut World, act: &Act) -> UserCommand {
             let delivery = if *steers { Delivery::Steer } else { Delivery::Queue };
             UserCommand::SubmitInput { lane, text, delivery, resume: *resumes }
         }
+        Act::CancelJob { back } => {
+            UserCommand::CancelJob { job: JobId(world.state.core.last_job.0.saturating_sub(*back)) }
+        }
         Act::Interrupt
         | Act::Pass(_)
         | Act::Step(_)
@@ -143,7 +148,8 @@ fn goal_command(act: GoalAct) -> UserCommand {
 }
 
 fn recover(world: &mut World, by_dead_owner: bool, file_is_written: bool) -> Outcome {
-    let turn = world.state.core.last_turn;
+    let first = world.state.core.running_turns().next().filter(|_| by_dead_owner);
+    let turn = first.map_or(world.state.core.last_turn, |(_, turn)| turn.number);
     let dead = world.leases.turn.as_ref().filter(|_| by_dead_owner).map(|lease| lease.owner.clone());
     let open = world.state.core.running_turns().flat_map(|(_, turn)| turn.open_calls());
     let found: BTreeMap<_, _> =
@@ -211,8 +217,23 @@ fn continued(world: &World, wanted: &domain::Snapshot) -> domain::Snapshot {
 }
 
 fn step_on(world: &mut World, step: &Step) -> Outcome {
-    let Some((_, running)) = world.state.core.running_turns().next() else {
-        return world.runtime(&admit(&owner(step.owner)));
+    let lanes: Vec<_> = world.state.core.lanes.iter().rev().collect();
+    let (lane, slot) = lanes[step.lane % lanes.len()];
+    let Some(running) = &slot.running else {
+        let RuntimeCommand::AdmitTurn { owner, model, scope, max_requests, confinement, .. } =
+            admit(&owner(step.owner))
+        else {
+            unreachable!()
+        };
+        let lane = lane.clone();
+        return world.runtime(&RuntimeCommand::AdmitTurn {
+            lane,
+            owner,
+            model,
+            scope,
+            max_requests,
+            confinement,
+        });
     };
     let turn = running.number;
     let fail = |kind| end(turn, TurnOutcome::Failed { failure: failure(kind) });
@@ -246,7 +267,9 @@ fn step_on(world: &mut World, step: &Step) -> Outcome {
         TurnPhase::Failed { failure: kind, .. } => world.runtime(&fail(*kind)),
         TurnPhase::Calling { .. } => {
             let open = running.open_calls();
-            let admitted = open.iter().find(|call| call.effect.is_some()).map(|open| open.call);
+            // The end of a job answers its call.
+            let acts = |call: &&OpenCall<'_>| call.effect.is_some_and(|effect| *effect != Effect::Job);
+            let admitted = open.iter().find(acts).map(|open| open.call);
             let requested = open.iter().find(|call| call.effect.is_none()).map(|open| open.call);
             match (admitted, requested) {
                 (Some(call), _) => world.runtime(&finished(call, CallOutcome::Succeeded, None)),
@@ -259,7 +282,7 @@ fn step_on(world: &mut World, step: &Step) -> Outcome {
 }
 
 fn response(world: &World, turn: TurnNumber, step: &Step) -> RuntimeCommand {
-    let request = world.running().request;
+    let request = world.turn(turn).request;
     let call = |tool: &str| ModelCall {
         tool: tool.to_owned(),
         arguments: if step.polls { "{}".to_owned() } else { format!("[{turn}, {request}]") },
@@ -288,7 +311,7 @@ fn effect(kind: Kind) -> (Effect, Capability) {
 
 /// Runs a call or answers why not, as the turn loop does. A turn that was stopped ends instead.
 fn deal_with(world: &mut World, call: CallRef, deal: &Deal) -> Outcome {
-    if world.running().stop.is_some() {
+    if world.turn(call.turn).stop.is_some() {
         return world.runtime(&end(call.turn, TurnOutcome::Completed));
     }
     let result = match deal {
@@ -302,6 +325,7 @@ fn deal_with(world: &mut World, call: CallRef, deal: &Deal) -> Outcome {
         | Deal::Propose(_)
         | Deal::Wait { .. }
         | Deal::Background(_)
+        | Deal::Delegate { .. }
         | Deal::StopCommand { .. } => {
             let command = agent_command(world, call, deal);
             world.agent(&command)
@@ -320,6 +344,7 @@ fn agent_command(world: &mut World, call: CallRef, deal: &Deal) -> AgentCommand 
             let (effect, capability) = effect(*kind);
             AgentCommand::AdmitCall { call, grant: grant(&[capability]), effect }
         }
+        Deal::Delegate { is_background } => start_job(call, *is_background),
         Deal::Background(kind) => start_command(call, effect(*kind).0),
         Deal::StopCommand { back } => {
             let command = last_command(world, *back);

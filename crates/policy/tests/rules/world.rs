@@ -192,7 +192,7 @@ impl World {
 
     /// Begins a request, or the next attempt at one that failed, when its wait is over.
     pub(crate) fn request(&mut self, turn: TurnNumber) {
-        if let TurnPhase::Failed { retry_at: Some(at), .. } = self.running().phase {
+        if let TurnPhase::Failed { retry_at: Some(at), .. } = self.turn(turn).phase {
             self.now = self.now.max(at.0);
         }
         self.runtime(&begin(turn)).unwrap();
@@ -202,13 +202,13 @@ impl World {
     pub(crate) fn call(&mut self, turn: TurnNumber, tools: &[&str]) -> Vec<CallRef> {
         self.request(turn);
         self.runtime(&respond(turn, tools, spent(100))).unwrap();
-        let request = self.running().request;
+        let request = self.turn(turn).request;
         (0..).zip(tools).map(|(index, _)| CallRef { turn, request, index }).collect()
     }
 
     /// Admits and finishes a call that ran, with this exit status.
     pub(crate) fn run_call(&mut self, call: CallRef, effect: Effect, exit: &str) {
-        let open = self.running().open_calls();
+        let open = self.turn(call.turn).open_calls();
         let asked = open.iter().find(|open| open.call == call).unwrap().fingerprint;
         self.admit_call(call, effect);
         self.runtime(&RuntimeCommand::FinishCall {
@@ -290,8 +290,14 @@ impl World {
         &self.goal().status
     }
 
+    /// The running turn of the main lane.
     pub(crate) fn running(&self) -> &domain::RunningTurn {
-        self.state.core.running_turns().next().unwrap().1
+        self.state.core.lanes[&LaneId::main()].running.as_ref().unwrap()
+    }
+
+    /// A running turn of any lane.
+    pub(crate) fn turn(&self, turn: TurnNumber) -> &domain::RunningTurn {
+        self.state.running(turn).unwrap().1
     }
 
     pub(crate) fn inbox(&self) -> Vec<u64> {
@@ -442,7 +448,7 @@ pub(crate) fn refuse_call(call: CallRef, outcome: CallOutcome) -> RuntimeCommand
 }
 
 pub(crate) fn end(turn: TurnNumber, outcome: TurnOutcome) -> RuntimeCommand {
-    RuntimeCommand::EndTurn { turn, outcome, jitter: Jitter::default() }
+    RuntimeCommand::EndTurn { turn, outcome, report: None, jitter: Jitter::default() }
 }
 
 pub(crate) fn complete_goal(call: CallRef) -> AgentCommand {

@@ -11,7 +11,7 @@ use crate::scheduler::Asking;
 /// Characters of a call's arguments that a person is shown when nothing says more about it.
 const SHOWN_CHARS: usize = 500;
 
-impl Driver<'_> {
+impl Driver {
     /// Runs the call that the user allowed, before the model is asked: once, under the grant of this turn.
     pub(super) async fn granted_call(&mut self) -> Result<(), Leave> {
         let Some(running) = self.turn.running() else { return Ok(()) };
@@ -43,7 +43,7 @@ impl Driver<'_> {
         grant: CallGrant,
         asked: NewRequest,
     ) -> Result<Option<Rejection>, Leave> {
-        if let Asking::Nobody { .. } = self.around.asking {
+        if let Asking::Nobody { .. } = self.around.asking.as_ref() {
             let message =
                 "nobody is here to answer; decide yourself, and say in your report what you assumed";
             return Ok(Some(Rejection::new("I4", Code::Denied, message)));
@@ -66,7 +66,7 @@ impl Driver<'_> {
             Permission::Ask { because } | Permission::Deny { because } => because.clone(),
             Permission::Allow => String::new(),
         };
-        if let Asking::Nobody { hint } = self.around.asking {
+        if let Asking::Nobody { hint } = self.around.asking.as_ref() {
             let text = format!(
                 "denied: `{}` needs the user's leave ({because}), and nobody is here to give it. {hint} Go on without it.",
                 asked.tool

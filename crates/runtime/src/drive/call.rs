@@ -15,7 +15,7 @@ use crate::toolbox::{self, Found};
 use crate::turn::CallResult;
 use crate::work_tools::{self, WorkCall, WorkTool};
 
-impl Driver<'_> {
+impl Driver {
     /// Deals with one call: every call gets exactly one result, and a refused one does not end the turn.
     pub(super) async fn call(
         &mut self,
@@ -23,7 +23,7 @@ impl Driver<'_> {
         asked: &ModelCall,
         offered: &[ToolSpec],
     ) -> Result<(), Leave> {
-        let toolbox = self.around.toolbox;
+        let toolbox = self.around.toolbox.clone();
         let Some((found, spec)) = toolbox.find(&asked.tool) else {
             let names: Vec<_> = offered.iter().map(|spec| spec.name.as_ref()).collect();
             let text =
@@ -31,7 +31,7 @@ impl Driver<'_> {
             return self.refuse(call, CallOutcome::Invalid, text).await;
         };
         let mode = self.turn.state().core.mode;
-        let grant = toolbox.grant(self.role, spec);
+        let grant = toolbox.grant(&self.role, spec);
         // Looking ahead spares a denied call its preparation; the admission decides again, in its transaction.
         if let Err(denied) = policy::check_call(&spec.name, &grant, mode) {
             return self.refuse(call, CallOutcome::Denied, denied.to_string()).await;
@@ -80,7 +80,8 @@ impl Driver<'_> {
             state: self.turn.state(),
             lane: &lane,
             now: self.turn.sessions().now(),
-            budgets: self.around.proposed_budgets,
+            budgets: self.around.limits.proposed_budgets,
+            confinement: self.around.limits.confinement,
         };
         let mut prepared = work_tools::prepare(tool, call, grant.clone(), arguments, context);
         if let Ok(WorkCall::Change(command)) = &mut prepared
@@ -90,6 +91,10 @@ impl Driver<'_> {
             prepared = Err(refused);
         }
         let refusal = match prepared {
+            Ok(WorkCall::Delegate(job)) => match self.delegate(call, grant, *job).await? {
+                Some(refusal) => refusal,
+                None => return Ok(()),
+            },
             Ok(WorkCall::Ask(question)) => match self.ask_person(call, grant, question).await? {
                 Some(refusal) => refusal,
                 None => return Ok(()),
@@ -184,6 +189,7 @@ impl Driver<'_> {
                 let outcome = match effect {
                     Effect::Read => CallOutcome::Lost,
                     Effect::WorkState
+                    | Effect::Job
                     | Effect::FileWrite { .. }
                     | Effect::Command { .. }
                     | Effect::External => CallOutcome::Uncertain,

@@ -21,7 +21,7 @@ pub(super) enum Watched<T> {
     Stopping,
 }
 
-impl Driver<'_> {
+impl Driver {
     /// Runs work beside the watch: renews the lease and notices stop requests. Without a token the work is
     /// cancelled by dropping it; with one it is told to stop and given time to reap.
     pub(super) async fn watched<T>(

@@ -113,7 +113,12 @@ async fn sessions_at_rest_in_a_store_of_step_1_go_on() {
     let site = left_at_step_1().await;
     let store = site.open().await;
     let outcome = domain::TurnOutcome::Completed;
-    let end = RuntimeCommand::EndTurn { turn: TurnNumber(1), outcome, jitter: policy::Jitter::default() };
+    let end = RuntimeCommand::EndTurn {
+        turn: TurnNumber(1),
+        outcome,
+        report: None,
+        jitter: policy::Jitter::default(),
+    };
     let ended = run(&store, session(2), end).await.unwrap();
     assert_eq!((ended.leases.is_empty(), ended.wake_at), (true, None));
     // The retry is due by this time.

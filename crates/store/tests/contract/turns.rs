@@ -91,5 +91,5 @@ pub(crate) async fn start_command(store: &Store, id: SessionId, by: CallRef) -> 
 pub(crate) async fn end_turn(store: &Store, id: SessionId, turn: TurnNumber) -> Committed {
     ask_model(store, id, turn, 0).await;
     let (outcome, jitter) = (TurnOutcome::Completed, Jitter::default());
-    run(store, id, RuntimeCommand::EndTurn { turn, outcome, jitter }).await.unwrap()
+    run(store, id, RuntimeCommand::EndTurn { turn, outcome, report: None, jitter }).await.unwrap()
 }

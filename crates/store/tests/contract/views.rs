@@ -46,7 +46,7 @@ async fn the_views_tell_the_story_of_a_session() {
         let response = RuntimeCommand::RecordResponse { turn, text: "done".to_owned(), calls, usage };
         run(&store, id, response).await.unwrap();
         let (outcome, jitter) = (TurnOutcome::Completed, Jitter::default());
-        run(&store, id, RuntimeCommand::EndTurn { turn, outcome, jitter }).await.unwrap();
+        run(&store, id, RuntimeCommand::EndTurn { turn, outcome, report: None, jitter }).await.unwrap();
         send(&store, id, set_goal(5)).await.unwrap();
         run(&store, id, admit_turn()).await.unwrap();
         let mut told = String::new();

@@ -133,6 +133,7 @@ impl Racer {
             runtime(RuntimeCommand::EndTurn {
                 turn,
                 outcome: TurnOutcome::Completed,
+                report: None,
                 jitter: Jitter::default(),
             }),
         ];

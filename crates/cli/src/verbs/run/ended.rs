@@ -3,6 +3,7 @@
 use domain::{
     GoalState, GoalStatus, HumanRequest, InputCancelReason, InputId, SessionId, TurnNumber, TurnOutcome,
 };
+use policy::{IdleReason, NextAction};
 use runtime::{EngineError, GoalView, Outlook, SessionView};
 use serde::Serialize;
 
@@ -32,11 +33,17 @@ pub(super) fn exit_of_input(row: Option<InputId>, fate: &Fate, view: &SessionVie
         (Some(TurnOutcome::Interrupted | TurnOutcome::Stopped { .. } | TurnOutcome::Waiting { .. }), _)
         | (None, Some(InputCancelReason::Interrupted)) => Exit::NotFinished,
         // Its turn was lost with its worker after it had begun, or the row is held, or nobody answered yet.
-        (None, None) if row.is_some() || view.queued_inputs > 0 || !view.requests.is_empty() => {
-            Exit::NotFinished
-        }
-        (Some(TurnOutcome::Completed), _) | (None, None | Some(InputCancelReason::GoalEnded)) => Exit::Done,
+        (None, None) if row.is_some() || has_input(view) || !view.requests.is_empty() => Exit::NotFinished,
+        // What it delegated waits for an answer.
+        (Some(TurnOutcome::Completed), _) if !view.jobs.is_empty() => Exit::NotFinished,
+        (Some(TurnOutcome::Completed), _)
+        | (None, None | Some(InputCancelReason::GoalEnded | InputCancelReason::JobEnded)) => Exit::Done,
     }
+}
+
+/// Whether an input waits that could run. A report that starts no turn of its own is none.
+const fn has_input(view: &SessionView) -> bool {
+    matches!(view.next, NextAction::RunInput { .. } | NextAction::Idle { why: IdleReason::InboxHeld })
 }
 
 /// What a Goal's standing means for whoever wanted it finished. One that was interrupted earlier is held like any other.

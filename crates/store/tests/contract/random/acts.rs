@@ -442,6 +442,7 @@ fn runtime_command(act: &Act, number: usize, core: &Core) -> RuntimeCommand {
         },
         Act::End { failed } => RuntimeCommand::EndTurn {
             turn,
+            report: None,
             outcome: if *failed {
                 TurnOutcome::Failed { failure: Failure::new(FailureKind::Transport, "reset") }
             } else {
