@@ -1,9 +1,10 @@
-//! The project's own checks: `cargo xtask layers | tidy | rules | test | fuzz | prove | containment | ci`.
+//! The project's own checks: `cargo xtask layers | tidy | rules | test | fuzz | prove | containment | bench | ci`.
 //!
 //! Each check is pure over data that `workspace` collected, so each is tested on small trees held in memory.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing the verdict is what a check is for")]
 
+mod bench;
 mod containment;
 mod error;
 mod fuzz;
@@ -35,6 +36,9 @@ Verbs:
                     a seed alone: its case again)
   prove [--long]    run the proofs and write docs/reference/guarantees.md (--long: the full counts)
   containment       play what agents may try to get out, and write docs/reference/containment.md
+  bench [NAME…] [--smoke | --report]
+                    measure what things cost (--smoke: only run each a few times; --report: all of them, and write
+                    docs/reference/performance.md)
   ci [--checks]     fmt, layers, tidy, rules, clippy, deny, then test and fuzz --smoke (--checks: neither)
   help              this text
 
@@ -59,6 +63,9 @@ fn main() -> ExitCode {
             Workspace::find().and_then(|workspace| prove::run(&workspace, prove::Effort::Long))
         }
         ["containment"] => Workspace::find().and_then(|workspace| containment::run(&workspace)),
+        ["bench", words @ ..] if let Some(run) = bench::Run::of(words) => {
+            Workspace::find().and_then(|workspace| bench::run(&workspace, &run))
+        }
         ["ci"] => Workspace::find().and_then(|workspace| steps::ci(&workspace, steps::Scope::Everything)),
         ["ci", "--checks"] => {
             Workspace::find().and_then(|workspace| steps::ci(&workspace, steps::Scope::Checks))
